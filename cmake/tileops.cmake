@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# Rules for every target of the project; nothing here knows a single op.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(fmt REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+if(TILEOPS_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+if(TILEOPS_BENCH)
+  find_package(benchmark REQUIRED)
+endif()
+
+# What every source of ours is compiled with.
+add_library(tileops_flags INTERFACE)
+target_compile_features(tileops_flags INTERFACE cxx_std_20)
+target_compile_options(tileops_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+target_include_directories(tileops_flags INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>)
+
+set_property(GLOBAL PROPERTY TILEOPS_LAYERS "")
+set_property(GLOBAL PROPERTY TILEOPS_OPS "")
+
+# tileops_add_layer(NAME SOURCES... [LINK ...] [PRIVATE_LINK ...]): one static library per folder,
+# all of which make up the shared library `tileops`.
+function(tileops_add_layer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  add_library(tileops_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(tileops_${name} PUBLIC tileops_flags ${arg_LINK}
+                        PRIVATE fmt::fmt-header-only ${arg_PRIVATE_LINK})
+  set_property(GLOBAL APPEND PROPERTY TILEOPS_LAYERS tileops_${name})
+endfunction()
+
+# tileops_add_test(NAME SOURCES... LINK...): a GoogleTest program, each case its own ctest test.
+function(tileops_add_test name)
+  if(NOT TILEOPS_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;ENV" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} fmt::fmt-header-only GTest::gmock_main tileops_flags)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${arg_ENV}")
+endfunction()
+
+# tileops_add_bench(NAME SOURCES... LINK...): a Google Benchmark program; built, never a test.
+function(tileops_add_bench name)
+  if(NOT TILEOPS_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} benchmark::benchmark_main tileops_flags)
+endfunction()
+
+# tileops_embed(TARGET SYMBOL FILES...): the files' text as `std::span<const EmbeddedFile> SYMBOL()`
+# in namespace tileops::embedded (declared in tileops/core/embedded.h by the user of the symbol).
+function(tileops_embed target symbol)
+  set(out ${PROJECT_BINARY_DIR}/generated/${symbol}.cc)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out} -DSYMBOL=${symbol} -DROOT=${PROJECT_SOURCE_DIR}
+            "-DFILES=${ARGN}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
+  target_sources(${target} PRIVATE ${out})
+endfunction()
+
+# tileops_add_op(NAME SPEC f SOURCES f... [DEVICE f...] TEST f... BENCH f...): an op's folder.
+function(tileops_add_op name)
+  cmake_parse_arguments(arg "" "SPEC" "SOURCES;DEVICE;TEST;BENCH" ${ARGN})
+  foreach(role SPEC SOURCES TEST BENCH)
+    if(NOT arg_${role})
+      message(FATAL_ERROR "tileops_add_op(${name}): ${role} is missing")
+    endif()
+  endforeach()
+  set(dir ${CMAKE_CURRENT_SOURCE_DIR})
+  foreach(role SOURCES DEVICE)
+    list(TRANSFORM arg_${role} PREPEND ${dir}/)
+  endforeach()
+  target_sources(tileops_ops PRIVATE ${arg_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY TILEOPS_SPEC_FILES ${dir}/${arg_SPEC})
+  set_property(GLOBAL APPEND PROPERTY TILEOPS_DEVICE_FILES ${arg_DEVICE})
+  tileops_add_test(${name}_test SOURCES ${arg_TEST} LINK tileops)
+  tileops_add_bench(${name}_bench SOURCES ${arg_BENCH} LINK tileops)
+endfunction()

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are part of the library as text: spec entries and device code.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace tileops {
+
+struct EmbeddedFile {
+  std::string_view path;  // from the project's root, such as "tileops/ops/moe/…/grouped_gemm.yaml"
+  std::string_view text;
+};
+
+namespace embedded {
+std::span<const EmbeddedFile> spec_files();
+std::span<const EmbeddedFile> device_files();
+}  // namespace embedded
+
+}  // namespace tileops
