@@ -23,7 +23,8 @@ class Allocator {
 /// The allocator of a device type. Errors: kDevice where none is set (CUDA before its first use).
 Allocator& allocator_for(DeviceType type);
 
-/// Replaces the allocator of a device type and returns the former one (null if none was set).
+/// Replaces the allocator of a device type and returns the former one (null if none was set); null
+/// brings the built-in one back (CPU). Errors: kDevice for meta, which has no storage.
 /// The caller keeps `allocator` alive until every tensor made from it is gone.
 Allocator* set_allocator(DeviceType type, Allocator* allocator);
 

@@ -55,13 +55,16 @@ struct DLManagedTensorVersioned {
 };
 
 /// Takes the tensor over: its deleter runs when the last Tensor on it goes. On an error the import
-/// is not consumed: the caller still owns it.
-/// Errors: kValue (null, negative size, misaligned data, unknown version), kDType, kDevice, kShape.
+/// is not consumed: the caller still owns it. Null strides mean contiguous. A read-only tensor is
+/// taken: it serves as an input, and that nothing writes to it is the caller's to see to.
+/// Errors: kValue (null, negative size, misaligned data, unknown version), kDType, kDevice, kShape
+/// (rank beyond kMaxRank, overflow).
 Tensor import_managed(DLManagedTensor* managed);
 Tensor import_managed(DLManagedTensorVersioned* managed);
 
 /// A managed tensor that shares the storage; the consumer calls its deleter once.
-/// Errors: kValue for an absent tensor, kDevice for a meta tensor.
+/// Errors: kValue for an absent tensor, kDevice for a meta tensor, kDType for a float8 tensor in the
+/// unversioned form, which has no code for it.
 DLManagedTensor* export_managed(const Tensor& tensor);
 DLManagedTensorVersioned* export_managed_versioned(const Tensor& tensor);
 

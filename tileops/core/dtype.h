@@ -27,7 +27,8 @@ bool is_floating(DType dtype);
 
 /// One element as double: exact for every dtype but int64 beyond 2^53.
 double load_element(DType dtype, const void* element);
-/// Stores a double, rounded to nearest even (float dtypes; e4m3 saturates) or truncated (integers).
+/// Stores a double, rounded once to nearest even (float dtypes: overflow gives infinity, in e4m3 its
+/// largest value) or truncated and clamped to the range (integers; NaN gives 0); bool: value != 0.
 void store_element(DType dtype, void* element, double value);
 
 /// float32 of a bfloat16's bits, exactly.

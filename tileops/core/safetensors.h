@@ -5,13 +5,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tileops/core/tensor.h"
 
 namespace tileops {
 
-/// A safetensors file, mapped read-only; its tensors view the mapping and keep it alive.
+/// A safetensors file, mapped; its tensors view the mapping and keep it alive (one whose data is not
+/// aligned to its dtype is a copy). Writing to a tensor never changes the file. The file must not
+/// shrink while it is mapped.
 /// Thread safety: const members may be called from several threads.
 class SafetensorsFile {
  public:
@@ -19,7 +22,7 @@ class SafetensorsFile {
   /// hole, sizes that agree with shape and dtype. Errors: kIo, naming file, tensor and fault.
   static SafetensorsFile open(const std::string& path);
 
-  /// Names in file order.
+  /// Names in the header's order.
   const std::vector<std::string>& names() const { return names_; }
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   /// The tensor, without a copy. Errors: kIo naming the file and what it holds.
@@ -41,8 +44,9 @@ std::map<std::string, Tensor> parse_safetensors(const void* data, size_t bytes,
                                                 std::shared_ptr<const void> owner,
                                                 std::map<std::string, std::string>* metadata = nullptr);
 
-/// Writes contiguous copies of CPU tensors, in the given order, replacing `path` atomically.
-/// Errors: kIo, kDevice.
+/// Writes contiguous copies of CPU tensors, replacing `path` atomically. The header lists them in
+/// the given order; their data lies widest dtype first, so that all of it is aligned.
+/// Errors: kIo, kDevice, kValue (an absent tensor, a name that is double, reserved or not UTF-8).
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const std::map<std::string, std::string>& metadata = {});

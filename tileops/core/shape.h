@@ -38,10 +38,14 @@ class Dims {
 using Shape = Dims;
 using Strides = Dims;
 
-/// Number of elements. Errors: kShape for a negative size or a product beyond int64.
+/// Number of elements. Errors: kShape for a negative size, or where the product of the sizes that
+/// are not 0 goes beyond int64.
 int64_t num_elements(const Shape& shape);
-/// Row-major strides, in elements.
+/// Row-major strides, in elements; a size of 0 counts as 1. Errors: as num_elements.
 Strides contiguous_strides(const Shape& shape);
+/// Elements from the first one to just past the last one in memory; 0 where there are none.
+/// Errors: kShape for differing ranks, a negative size or stride, an extent beyond int64.
+int64_t extent_elements(const Shape& shape, const Strides& strides);
 /// "[8, 4096, 2048]".
 std::string to_string(const Dims& dims);
 

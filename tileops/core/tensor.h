@@ -24,7 +24,7 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
 
   void* data() const { return data_; }
-  /// Extent in bytes, from data(); -1 where an importer cannot know it.
+  /// Extent in bytes, from data(): no view of the storage reaches beyond it.
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
@@ -50,7 +50,8 @@ class Tensor {
   static Tensor from_values(const Shape& shape, DType dtype, std::span<const double> values);
   /// A view of `data` with these strides (in elements); `owner` is kept alive by the tensor (may be
   /// null: borrowed memory that must outlive every copy).
-  /// Errors: kShape (ranks differ, negative size or stride), kValue (null data, elements present).
+  /// Errors: kShape (ranks differ, negative size or stride, extent beyond int64), kValue (null or
+  /// misaligned data, elements present).
   static Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType dtype,
                           Device device, std::shared_ptr<const void> owner);
 
@@ -95,7 +96,13 @@ class Tensor {
   bool is_same_view(const Tensor& other) const;
 
  private:
+  Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, const Shape& shape,
+         const Strides& strides, DType dtype);
+  Tensor view(const Shape& shape, const Strides& strides, int64_t offset_elements) const;
+  int resolve_dim(const char* who, int dim) const;
+
   std::shared_ptr<Storage> storage_;
+  int64_t offset_bytes_ = 0;  // of the first element in the storage; meta views differ only in it
   void* data_ = nullptr;
   Shape shape_;
   Strides strides_;

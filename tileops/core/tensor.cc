@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/core/tensor.h"
+
+#include <cstring>
+#include <utility>
+
+#include "tileops/core/allocator.h"
+#include "tileops/core/check.h"
+
+namespace tileops {
+namespace {
+
+int64_t checked_bytes(int64_t elements, DType dtype, const Shape& shape) {
+  int64_t bytes = 0;
+  TILEOPS_CHECK(ErrorKind::kShape, !__builtin_mul_overflow(elements, dtype_bytes(dtype), &bytes),
+                "{}{} takes more bytes than int64 can count", dtype_name(dtype), to_string(shape));
+  return bytes;
+}
+
+std::shared_ptr<Storage> allocate_storage(int64_t bytes, Device device) {
+  if (bytes == 0 || device.type == DeviceType::kMeta) {
+    return std::make_shared<Storage>(nullptr, bytes, device, nullptr);
+  }
+  Allocator* allocator = &allocator_for(device.type);
+  const Stream stream = current_stream(device);
+  const auto size = static_cast<size_t>(bytes);
+  Storage::Deleter deleter = [allocator, size, stream](void* data) {
+    allocator->deallocate(data, size, stream);
+  };
+  std::unique_ptr<void, Storage::Deleter> data(allocator->allocate(size, stream),
+                                               std::move(deleter));
+  auto storage = std::make_shared<Storage>(data.get(), bytes, device, data.get_deleter());
+  data.release();
+  return storage;
+}
+
+void check_on_cpu(const char* who, const Tensor& tensor) {
+  TILEOPS_CHECK(ErrorKind::kValue, tensor.defined(), "{}: the tensor is absent", who);
+  TILEOPS_CHECK(ErrorKind::kDevice, tensor.device().type == DeviceType::kCPU,
+                "{}: the tensor must be on the cpu, got {}", who, to_string(tensor));
+}
+
+}  // namespace
+
+Storage::Storage(void* data, int64_t bytes, Device device, Deleter deleter)
+    : data_(data), bytes_(bytes), device_(device), deleter_(std::move(deleter)) {}
+
+Storage::~Storage() {
+  if (deleter_) deleter_(data_);
+}
+
+Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, const Shape& shape,
+               const Strides& strides, DType dtype)
+    : storage_(std::move(storage)),
+      offset_bytes_(offset_bytes),
+      shape_(shape),
+      strides_(strides),
+      num_elements_(tileops::num_elements(shape)),
+      dtype_(dtype) {
+  if (num_elements_ != 0 && storage_->data() != nullptr) {
+    data_ = static_cast<std::byte*>(storage_->data()) + offset_bytes;
+  }
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  const int64_t bytes = checked_bytes(tileops::num_elements(shape), dtype, shape);
+  return Tensor(allocate_storage(bytes, device), 0, shape, contiguous_strides(shape), dtype);
+}
+
+Tensor Tensor::from_values(const Shape& shape, DType dtype, std::span<const double> values) {
+  TILEOPS_CHECK(ErrorKind::kShape, std::cmp_equal(values.size(), tileops::num_elements(shape)),
+                "from_values: shape {} needs {} values, got {}", to_string(shape),
+                tileops::num_elements(shape), values.size());
+  Tensor tensor = empty(shape, dtype);
+  auto* element = tensor.data_as<std::byte>();
+  for (const double value : values) {
+    store_element(dtype, element, value);
+    element += dtype_bytes(dtype);
+  }
+  return tensor;
+}
+
+Tensor Tensor::from_blob(void* data, const Shape& shape, const Strides& strides, DType dtype,
+                         Device device, std::shared_ptr<const void> owner) {
+  const int64_t bytes = checked_bytes(extent_elements(shape, strides), dtype, shape);
+  if (bytes == 0 || device.type == DeviceType::kMeta) data = nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (bytes != 0 && device.type != DeviceType::kMeta) {
+    TILEOPS_CHECK(ErrorKind::kValue, data != nullptr, "from_blob: null data for {}{}",
+                  dtype_name(dtype), to_string(shape));
+    TILEOPS_CHECK(ErrorKind::kValue, address % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0,
+                  "from_blob: data at {:#x} is not aligned to the {} bytes of {}", address,
+                  dtype_bytes(dtype), dtype_name(dtype));
+    TILEOPS_CHECK(ErrorKind::kShape, address <= UINTPTR_MAX - static_cast<uintptr_t>(bytes),
+                  "from_blob: {} bytes from {:#x} on reach beyond the address space", bytes,
+                  address);
+  }
+  Storage::Deleter release;
+  if (owner != nullptr) release = [owner = std::move(owner)](void*) {};
+  auto storage = std::make_shared<Storage>(data, bytes, device, std::move(release));
+  return Tensor(std::move(storage), 0, shape, strides, dtype);
+}
+
+int Tensor::resolve_dim(const char* who, int dim) const {
+  TILEOPS_CHECK(ErrorKind::kValue, defined(), "{}: the tensor is absent", who);
+  TILEOPS_CHECK(ErrorKind::kShape, dim >= -rank() && dim < rank(),
+                "{}: there is no dimension {} in {}", who, dim, to_string(*this));
+  return dim < 0 ? dim + rank() : dim;
+}
+
+int64_t Tensor::size(int i) const { return shape_[resolve_dim("size", i)]; }
+int64_t Tensor::stride(int i) const { return strides_[resolve_dim("stride", i)]; }
+
+bool Tensor::is_contiguous() const {
+  if (num_elements_ == 0) return true;
+  int64_t expected = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    if (shape_[i] == 1) continue;
+    if (strides_[i] != expected) return false;
+    expected *= shape_[i];
+  }
+  return true;
+}
+
+Tensor Tensor::contiguous() const {
+  TILEOPS_CHECK(ErrorKind::kValue, defined(), "contiguous: the tensor is absent");
+  if (is_contiguous()) return *this;
+  if (device().type == DeviceType::kMeta) return empty(shape_, dtype_, device());
+  return to(dtype_);
+}
+
+Tensor Tensor::to(DType dtype) const {
+  check_on_cpu("to", *this);
+  Tensor copy = empty(shape_, dtype);
+  copy_elements(*this, copy);
+  return copy;
+}
+
+double Tensor::at(std::initializer_list<int64_t> index) const {
+  check_on_cpu("at", *this);
+  const Dims indices(index);
+  bool is_inside = indices.size() == rank();
+  int64_t offset = 0;
+  for (int i = 0; is_inside && i < rank(); ++i) {
+    is_inside = indices[i] >= 0 && indices[i] < shape_[i];
+    offset += indices[i] * strides_[i];
+  }
+  TILEOPS_CHECK(ErrorKind::kShape, is_inside, "at: there is no element {} in {}",
+                to_string(indices), to_string(*this));
+  return load_element(dtype_, data_as<std::byte>() + offset * dtype_bytes(dtype_));
+}
+
+bool Tensor::overlaps(const Tensor& other) const {
+  if (num_elements_ == 0 || other.num_elements_ == 0) return false;
+  if (data_ == nullptr || other.data_ == nullptr) {
+    if (storage_ != other.storage_) return false;
+  }
+  const auto first_byte = [](const Tensor& t) {
+    return reinterpret_cast<uintptr_t>(t.storage_->data()) +
+           static_cast<uintptr_t>(t.offset_bytes_);
+  };
+  const auto extent_bytes = [](const Tensor& t) {
+    return static_cast<uintptr_t>(extent_elements(t.shape_, t.strides_) * dtype_bytes(t.dtype_));
+  };
+  return first_byte(*this) < first_byte(other) + extent_bytes(other) &&
+         first_byte(other) < first_byte(*this) + extent_bytes(*this);
+}
+
+bool Tensor::is_same_view(const Tensor& other) const {
+  return storage_ == other.storage_ && offset_bytes_ == other.offset_bytes_ &&
+         shape_ == other.shape_ && strides_ == other.strides_ && dtype_ == other.dtype_;
+}
+
+std::string to_string(const Tensor& tensor) {
+  if (!tensor.defined()) return "absent";
+  const std::string strides =
+      tensor.is_contiguous() ? "" : fmt::format(" strides {}", to_string(tensor.strides()));
+  return fmt::format("{}{}{} on {}", dtype_name(tensor.dtype()), to_string(tensor.shape()), strides,
+                     to_string(tensor.device()));
+}
+
+}  // namespace tileops
