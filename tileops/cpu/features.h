@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace tileops::cpu {
+
+/// Instruction sets that kernels are built for; each level includes those before it.
+enum class IsaLevel : uint8_t {
+  kBaseline,    // what the compiler's default target guarantees
+  kSse4,        // SSE4.2
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Bf16,  // and AVX512_BF16 (vdpbf16ps)
+  kAmx,         // and AMX-TILE, AMX-BF16, with the kernel's permission to use the tile state
+};
+
+/// The name as TILEOPS_CPU_ISA takes it: baseline, sse4, avx2, avx512, avx512_bf16, amx.
+std::string_view name_of(IsaLevel level);
+std::optional<IsaLevel> parse_isa_level(std::string_view name);
+
+/// Highest level that this processor and its operating system run; the first call asks Linux for
+/// the AMX tile state.
+IsaLevel supported_isa();
+
+/// Level that kernels use: supported_isa(), or TILEOPS_CPU_ISA (read once) where set.
+/// Errors: kValue (TILEOPS_CPU_ISA is no level's name, or a level above supported_isa()).
+IsaLevel active_isa();
+
+/// Every level up to active_isa(), lowest first.
+std::vector<IsaLevel> available_isa_levels();
+
+}  // namespace tileops::cpu

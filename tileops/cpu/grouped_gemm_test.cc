@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/cpu/grouped_gemm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "tileops/core/error.h"
+
+namespace tileops::cpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Buffer {  // elements of one dtype
+  DType dtype;
+  std::vector<std::byte> bytes;
+
+  Buffer(DType type, int64_t count, float value = 0.0f)
+      : dtype(type), bytes(static_cast<size_t>(count * dtype_bytes(type))) {
+    for (int64_t i = 0; i < count; ++i) set(i, value);
+  }
+  void set(int64_t i, double value) { store_element(dtype, at(i), value); }
+  double get(int64_t i) const { return load_element(dtype, bytes.data() + i * dtype_bytes(dtype)); }
+  std::byte* at(int64_t i) { return bytes.data() + i * dtype_bytes(dtype); }
+};
+
+double activate(const ActivationParams& params, double gate, double up) {
+  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+  switch (params.kind) {
+    case Activation::kNone:
+      return gate;
+    case Activation::kSiluAndMul:
+      return gate * sigmoid(gate) * up;
+    case Activation::kGeluAndMul:
+      return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0))) * up;
+    case Activation::kGeluTanhAndMul: {
+      const double y = std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate);
+      return 0.5 * gate * (1 + std::tanh(y)) * up;
+    }
+    case Activation::kSwigluOai:
+      break;
+  }
+  const double g = std::min<double>(gate, params.limit);
+  const double u = std::clamp<double>(up, -params.limit, params.limit);
+  return g * sigmoid(params.alpha * g) * (u + 1);
+}
+
+struct Sizes {
+  int64_t n = 0, k = 0;
+  std::vector<int64_t> rows;  // of each expert
+};
+
+struct Layout {
+  int64_t a_col = 1, out_col = 1;  // strides
+  bool gather = false, transposed_b = false;
+};
+
+/// A problem with its buffers: rows between segments, and gaps of strides, hold NaN.
+struct Fixture {
+  Fixture(const Sizes& sizes, DType dtype, DType out_dtype, Activation kind, bool with_bias,
+          const Layout& layout = {})
+      : experts(static_cast<int64_t>(sizes.rows.size())) {
+    int64_t row = 1;  // one row of no segment before each segment
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t count = sizes.rows[static_cast<size_t>(e)];
+      segments.push_back({.row_begin = row, .num_rows = count, .expert = static_cast<int32_t>(e)});
+      row += count + 1;
+    }
+    total_rows = row;
+    problem.activation.kind = kind;
+    outputs = kind == Activation::kNone ? sizes.n : sizes.n / 2;
+    problem.a = {
+        .dtype = dtype, .row_stride = sizes.k * layout.a_col + 3, .col_stride = layout.a_col};
+    problem.b = {.dtype = dtype,
+                 .num_experts = experts,
+                 .n = sizes.n,
+                 .k = sizes.k,
+                 .n_stride = layout.transposed_b ? 1 : sizes.k + 5,
+                 .k_stride = layout.transposed_b ? sizes.n + 2 : 1};
+    problem.b.expert_stride =
+        layout.transposed_b ? sizes.k * problem.b.k_stride + 7 : sizes.n * problem.b.n_stride + 7;
+    problem.out = {.dtype = out_dtype,
+                   .row_stride = outputs * layout.out_col + 2,
+                   .col_stride = layout.out_col};
+    fill(sizes, with_bias, layout);
+    reset_out();
+  }
+
+  void fill(const Sizes& sizes, bool with_bias, const Layout& layout) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const DType dtype = problem.a.dtype;
+    a = Buffer(dtype, total_rows * problem.a.row_stride + 1, kNaN);
+    b = Buffer(dtype, experts * problem.b.expert_stride + 1, kNaN);
+    index.resize(static_cast<size_t>(total_rows));
+    for (int64_t i = 0; i < total_rows; ++i) {
+      index[static_cast<size_t>(i)] = static_cast<int32_t>(layout.gather ? total_rows - 1 - i : i);
+    }
+    for (const RowSegment& s : segments) {
+      for (int64_t i = s.row_begin; i < s.row_begin + s.num_rows; ++i) {
+        for (int64_t k = 0; k < sizes.k; ++k) a.set(a_index(i, k), normal(random));
+      }
+      for (int64_t n = 0; n < sizes.n; ++n) {
+        for (int64_t k = 0; k < sizes.k; ++k) {
+          b.set(b_index(s.expert, n, k), normal(random) / std::sqrt(double(sizes.k)));
+        }
+      }
+    }
+    problem.segments = segments;
+    problem.a.data = a.bytes.data();
+    if (layout.gather) problem.a.index = index.data();
+    problem.b.data = b.bytes.data();
+    if (!with_bias) return;
+    bias = Buffer(dtype, experts * sizes.n);
+    for (int64_t i = 0; i < experts * sizes.n; ++i) bias.set(i, normal(random));
+    problem.bias = {.data = bias.bytes.data(), .dtype = dtype, .expert_stride = sizes.n};
+  }
+
+  void reset_out() {
+    out = Buffer(problem.out.dtype, total_rows * problem.out.row_stride, kNaN);
+    problem.out.data = out.bytes.data();
+  }
+
+  int64_t a_index(int64_t row, int64_t k) const {
+    return index[static_cast<size_t>(row)] * problem.a.row_stride + k * problem.a.col_stride;
+  }
+  int64_t b_index(int64_t e, int64_t n, int64_t k) const {
+    return e * problem.b.expert_stride + n * problem.b.n_stride + k * problem.b.k_stride;
+  }
+  int64_t out_index(int64_t row, int64_t col) const {
+    return row * problem.out.row_stride + col * problem.out.col_stride;
+  }
+
+  double dot(const RowSegment& s, int64_t row, int64_t n) const {
+    double sum = bias.bytes.empty() ? 0.0 : bias.get(s.expert * problem.b.n + n);
+    for (int64_t k = 0; k < problem.b.k; ++k) {
+      sum += a.get(a_index(row, k)) * b.get(b_index(s.expert, n, k));
+    }
+    return sum;
+  }
+
+  void compute_reference() {
+    reference.assign(out.bytes.size(), kNaN);
+    const Activation kind = problem.activation.kind;
+    for (const RowSegment& s : segments) {
+      for (int64_t row = s.row_begin; row < s.row_begin + s.num_rows; ++row) {
+        for (int64_t j = 0; j < outputs; ++j) {
+          const bool interleaved = kind == Activation::kSwigluOai;
+          const double gate = dot(s, row, interleaved ? 2 * j : j);
+          const double up =
+              kind == Activation::kNone ? 0.0 : dot(s, row, interleaved ? 2 * j + 1 : outputs + j);
+          reference[static_cast<size_t>(out_index(row, j))] =
+              activate(problem.activation, gate, up);
+        }
+      }
+    }
+  }
+
+  /// Relative norm of the error; infinite where a written element is NaN or another one was
+  /// touched.
+  double error() const {
+    double difference = 0.0, norm = 0.0;
+    const int64_t count = static_cast<int64_t>(out.bytes.size()) / dtype_bytes(out.dtype);
+    for (int64_t i = 0; i < count; ++i) {
+      const double want = reference[static_cast<size_t>(i)], got = out.get(i);
+      if (std::isnan(want) != std::isnan(got)) return std::numeric_limits<double>::infinity();
+      if (std::isnan(want)) continue;
+      difference += (got - want) * (got - want);
+      norm += want * want;
+    }
+    return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+  }
+
+  int64_t experts, total_rows = 0, outputs = 0;
+  std::vector<RowSegment> segments;
+  std::vector<int32_t> index;
+  Buffer a{DType::kF32, 0}, b{DType::kF32, 0}, bias{DType::kF32, 0}, out{DType::kF32, 0};
+  std::vector<double> reference;
+  GroupedGemm problem;
+};
+
+/// Every level and inner loop that this machine runs on a dtype.
+std::vector<GemmOptions> all_options(DType dtype) {
+  std::vector<GemmOptions> all;
+  for (const IsaLevel level : available_isa_levels()) {
+    for (const InnerLoop loop : {InnerLoop::kFma, InnerLoop::kBf16Dot, InnerLoop::kAmx}) {
+      const bool bf16_only = loop != InnerLoop::kFma;
+      if (bf16_only && dtype != DType::kBF16) continue;
+      if (loop == InnerLoop::kFma && level > IsaLevel::kAvx512) continue;
+      if (loop == InnerLoop::kBf16Dot && level != IsaLevel::kAvx512Bf16) continue;
+      if (loop == InnerLoop::kAmx && level != IsaLevel::kAmx) continue;
+      all.push_back({.inner_loop = loop, .isa = level});
+    }
+  }
+  return all;
+}
+
+double tolerance(DType dtype) {
+  return dtype == DType::kF32 ? 2e-6 : dtype == DType::kBF16 ? 5e-3 : 1e-3;
+}
+
+/// All implementations, packed and not, twice each, against float64.
+void expect_all_close(Fixture& f) {
+  f.compute_reference();
+  const PackedWeights packed(f.problem.b, gate_layout(f.problem.activation.kind));
+  for (GemmOptions options : all_options(f.problem.b.dtype)) {
+    for (const bool use_packed : {false, true}) {
+      for (const bool invariant : {false, true}) {
+        if (use_packed && invariant) continue;
+        options.batch_invariant = invariant;
+        f.problem.packed_b = use_packed ? &packed : nullptr;
+        SCOPED_TRACE(describe(f.problem, options));
+        std::vector<std::byte> workspace(static_cast<size_t>(workspace_bytes(f.problem, options)),
+                                         std::byte{0xff});
+        f.reset_out();
+        grouped_gemm(f.problem, options, workspace);
+        EXPECT_LE(f.error(), tolerance(f.problem.out.dtype));
+        const std::vector<std::byte> first = f.out.bytes;
+        f.reset_out();
+        grouped_gemm(f.problem, options);
+        EXPECT_EQ(first, f.out.bytes) << "second run differs";
+      }
+    }
+  }
+}
+
+const std::vector<int64_t> kRows = {0, 1, 2, 31, 0, 32, 33, 63, 64, 65, 127, 128, 129, 257, 0};
+const std::vector<int64_t> kFewRows = {0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 25, 37};
+
+struct Case {
+  const char* name;
+  Sizes sizes;
+  DType dtype = DType::kBF16, out = DType::kBF16;
+  Activation kind = Activation::kNone;
+  bool bias = false;
+  Layout layout;
+};
+
+class GroupedGemmAgainstReference : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GroupedGemmAgainstReference, AllImplementations) {
+  const Case& c = GetParam();
+  Fixture f(c.sizes, c.dtype, c.out, c.kind, c.bias, c.layout);
+  expect_all_close(f);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cpu, GroupedGemmAgainstReference,
+    ::testing::Values(
+        Case{"row_counts", {33, 65, kRows}},
+        Case{"row_counts_f16", {31, 64, kRows}, DType::kF16, DType::kF16},
+        Case{"row_counts_f32", {32, 33, kRows}, DType::kF32, DType::kF32},
+        Case{"one_by_one", {1, 1, kFewRows}, DType::kBF16, DType::kF32},
+        Case{"tile_edges", {64, 128, kFewRows}, DType::kBF16, DType::kF32, Activation::kNone, true},
+        Case{
+            "odd_n_and_k", {129, 127, kFewRows}, DType::kF16, DType::kF32, Activation::kNone, true},
+        Case{"several_k_chunks", {40, 4100, {1, 40, 130}}},
+        Case{"several_panels", {700, 63, {3, 14}}},
+        Case{"silu", {2 * 33, 63, kFewRows}, DType::kBF16, DType::kBF16, Activation::kSiluAndMul},
+        Case{"silu_bias_f16",
+             {2 * 16, 64, kFewRows},
+             DType::kF16,
+             DType::kF16,
+             Activation::kSiluAndMul,
+             true},
+        Case{"gelu_f32",
+             {2 * 17, 31, kFewRows},
+             DType::kF32,
+             DType::kF32,
+             Activation::kGeluAndMul,
+             true},
+        Case{"gelu_tanh_f32",
+             {2 * 47, 32, kFewRows},
+             DType::kF32,
+             DType::kF32,
+             Activation::kGeluTanhAndMul},
+        Case{"swigluoai_f32",
+             {2 * 31, 65, kFewRows},
+             DType::kF32,
+             DType::kF32,
+             Activation::kSwigluOai,
+             true},
+        Case{"swigluoai",
+             {2 * 65, 96, kFewRows},
+             DType::kBF16,
+             DType::kF16,
+             Activation::kSwigluOai,
+             true},
+        Case{"gathered_rows",
+             {48, 64, kFewRows},
+             DType::kBF16,
+             DType::kF32,
+             Activation::kNone,
+             false,
+             {.gather = true}},
+        Case{"strided_columns",
+             {34, 61, kFewRows},
+             DType::kBF16,
+             DType::kF32,
+             Activation::kSiluAndMul,
+             false,
+             {.a_col = 2, .out_col = 3}},
+        Case{"transposed_weights",
+             {34, 61, kFewRows},
+             DType::kBF16,
+             DType::kBF16,
+             Activation::kSwigluOai,
+             true,
+             {.gather = true, .transposed_b = true}},
+        Case{"transposed_weights_f32",
+             {34, 61, {5}},
+             DType::kF32,
+             DType::kF32,
+             Activation::kNone,
+             false,
+             {.transposed_b = true}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(GroupedGemm, BatchInvariantRowsAreBitEqualAloneAndTogether) {
+  const Sizes sizes{50, 150, {65}};
+  Fixture all(sizes, DType::kBF16, DType::kF32, Activation::kNone, true);
+  const PackedWeights packed(all.problem.b, GateLayout::kNone);
+  for (GemmOptions options : all_options(DType::kBF16)) {
+    options.batch_invariant = true;
+    all.problem.packed_b = nullptr;
+    all.problem.segments = all.segments;
+    all.reset_out();
+    grouped_gemm(all.problem, options);
+    const std::vector<std::byte> together = all.out.bytes;
+    for (const int64_t size : {1, 2, 5, 12, 13, 16, 31, 33, 64}) {
+      std::vector<RowSegment> parts;
+      for (int64_t row = 1; row <= 65; row += size) {
+        parts.push_back({.row_begin = row, .num_rows = std::min<int64_t>(size, 66 - row)});
+      }
+      all.problem.segments = parts;
+      all.problem.packed_b = &packed;
+      all.reset_out();
+      grouped_gemm(all.problem, options);
+      EXPECT_EQ(together, all.out.bytes) << describe(all.problem, options) << " by " << size;
+    }
+  }
+}
+
+TEST(GroupedGemm, FmaIsBitEqualOnEveryLevelWithFusedMultiplyAdd) {
+  if (active_isa() < IsaLevel::kAvx512) GTEST_SKIP() << "needs avx512";
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    Fixture f({70, 90, {1, 7, 40}}, dtype, DType::kF32, Activation::kNone, false);
+    const GemmOptions avx2{
+        .inner_loop = InnerLoop::kFma, .batch_invariant = true, .isa = IsaLevel::kAvx2};
+    grouped_gemm(f.problem, avx2);
+    const std::vector<std::byte> first = f.out.bytes;
+    f.reset_out();
+    GemmOptions avx512 = avx2;
+    avx512.isa = IsaLevel::kAvx512;
+    grouped_gemm(f.problem, avx512);
+    EXPECT_EQ(first, f.out.bytes);
+  }
+}
+
+TEST(GroupedGemm, ThreadCountDoesNotChangeBits) {
+  Fixture f({200, 70, {40, 3, 90}}, DType::kBF16, DType::kBF16, Activation::kSiluAndMul, false);
+  grouped_gemm(f.problem, {.num_threads = 1});
+  const std::vector<std::byte> first = f.out.bytes;
+  f.reset_out();
+  grouped_gemm(f.problem);
+  EXPECT_EQ(first, f.out.bytes);
+}
+
+TEST(GroupedGemm, ClosedFormGateAndUp) {
+  // Gate weights give 1, up weights 3: silu(1)·3; a swapped pair would give silu(3)·1.
+  for (const Activation kind : {Activation::kSiluAndMul, Activation::kSwigluOai}) {
+    const std::vector<float> b = {1, 3};  // row 0 gate, row 1 up in both orders of F = 1
+    const float a = 1, want = kind == Activation::kSiluAndMul ? 3 / (1 + std::exp(-1.0f))
+                                                              : 4 / (1 + std::exp(-1.702f));
+    float out = kNaN;
+    const RowSegment segment{.num_rows = 1};
+    const GroupedGemm problem{.segments = {&segment, 1},
+                              .a = {.data = &a, .dtype = DType::kF32, .row_stride = 1},
+                              .b = {.data = b.data(),
+                                    .dtype = DType::kF32,
+                                    .num_experts = 1,
+                                    .n = 2,
+                                    .k = 1,
+                                    .expert_stride = 2,
+                                    .n_stride = 1},
+                              .activation = {.kind = kind},
+                              .out = {.data = &out, .dtype = DType::kF32, .row_stride = 1}};
+    grouped_gemm(problem);
+    EXPECT_NEAR(out, want, 1e-6);
+  }
+}
+
+TEST(GroupedGemm, EmptySizes) {
+  Fixture none({16, 16, {}}, DType::kBF16, DType::kBF16, Activation::kNone, false);
+  grouped_gemm(none.problem);
+  Fixture no_outputs({0, 16, {3}}, DType::kBF16, DType::kBF16, Activation::kNone, false);
+  grouped_gemm(no_outputs.problem);
+  Fixture no_k({20, 0, {3, 0, 40}}, DType::kF32, DType::kF32, Activation::kNone, true);
+  expect_all_close(no_k);  // the bias alone
+}
+
+TEST(GroupedGemm, OffsetsBeyond32Bits) {
+  constexpr int64_t kStride = (int64_t{1} << 31) + 64;
+  constexpr size_t kBytes = size_t{3} * kStride * 2;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "no address space of 12 GiB";
+  auto* rows = static_cast<uint16_t*>(memory);
+  for (int64_t i = 0; i < 3; ++i) rows[i * kStride] = f32_to_bf16(static_cast<float>(i + 1));
+  const std::vector<float> b = {2, 5};
+  const RowSegment segment{.num_rows = 3};
+  grouped_gemm({.segments = {&segment, 1},
+                .a = {.data = rows, .row_stride = kStride},
+                .b = {.data = b.data(),
+                      .dtype = DType::kF32,
+                      .num_experts = 1,
+                      .n = 2,
+                      .k = 1,
+                      .n_stride = 1},
+                .out = {.data = rows + 8, .row_stride = kStride}});
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(bf16_to_f32(rows[i * kStride + 8]), 2.0f * static_cast<float>(i + 1));
+    EXPECT_EQ(bf16_to_f32(rows[i * kStride + 9]), 5.0f * static_cast<float>(i + 1));
+  }
+  munmap(memory, kBytes);
+}
+
+template <class Fn>
+std::string error_text(Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(GroupedGemm, ErrorsNameWhatWasExpectedAndGot) {
+  Fixture f({32, 32, {4}}, DType::kF16, DType::kF16, Activation::kNone, false);
+  const PackedWeights gated(f.problem.b, GateLayout::kStacked);
+  GroupedGemm p = f.problem;
+  p.packed_b = &gated;
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("packed b must be [1, 32, 32] f16"));
+
+  p = f.problem;
+  const RowSegment outside{.row_begin = 1, .num_rows = 1, .expert = 1};
+  p.segments = {&outside, 1};
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("must be in [0, 1), got 1"));
+
+  p = f.problem;
+  p.b.n = 31;
+  p.activation.kind = Activation::kSiluAndMul;
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("N must be even"));
+
+  p = f.problem;
+  p.out.dtype = DType::kI32;
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("got i32"));
+
+  std::vector<std::byte> small(1);
+  EXPECT_THAT(error_text([&] { grouped_gemm(f.problem, {}, small); }),
+              HasSubstr("workspace must hold"));
+  if (supported_isa() >= IsaLevel::kAvx512Bf16) {
+    EXPECT_THAT(error_text([&] {
+                  grouped_gemm(f.problem,
+                               {.inner_loop = InnerLoop::kBf16Dot, .isa = IsaLevel::kAvx512Bf16});
+                }),
+                HasSubstr("needs bf16 a and b, got f16 and f16"));
+  }
+  EXPECT_THAT(error_text([&] {
+                grouped_gemm(f.problem,
+                             {.inner_loop = InnerLoop::kAmx, .isa = IsaLevel::kBaseline});
+              }),
+              HasSubstr("inner loop amx needs level amx, this one is baseline"));
+}
+
+}  // namespace
+}  // namespace tileops::cpu
