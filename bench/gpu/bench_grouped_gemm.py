@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times the grouped GEMM kernels on the rows of the performance table, checked on sampled experts.
+
+    python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
+
+A tile is rows/step x stages c ctas, as 256/32x4c2. Times are medians of single calls, each after a
+flush of L2, and in parentheses of back-to-back calls in one CUDA graph.
+"""
+import argparse
+import re
+import statistics
+
+import torch
+
+import grouped_gemm as gg
+
+PEAK_TFLOPS, PEAK_TBPS = 790.0, 4.3
+
+
+def route(tokens, top_k, experts, zipf):
+    """Rows of each expert: every token takes top_k distinct experts."""
+    weights = 1.0 / torch.arange(1, experts + 1, device="cuda").float() if zipf else torch.ones(
+        experts, device="cuda")
+    order = torch.randperm(experts, device="cuda")
+    scores = weights.log() - torch.empty(tokens, experts, device="cuda").exponential_().log()
+    ids = order[scores.topk(top_k, dim=1).indices]
+    return torch.bincount(ids.flatten(), minlength=experts).tolist()
+
+
+# name: experts, n, k, activation, tokens, top_k, zipf, goal ms, best peer ms (of this GEMM alone)
+def rows():
+    yield "g7168-4096 P4096", 256, 4096, 7168, "none", 512, 8, False, 3.33, 3.36
+    yield "g7168-4096 P4096z", 256, 4096, 7168, "none", 512, 8, True, 3.45, 3.74
+    yield "g7168-4096 P32768", 256, 4096, 7168, "none", 4096, 8, False, 4.00, 4.61
+    yield "g7168-4096 P32768z", 256, 4096, 7168, "none", 4096, 8, True, 4.10, 5.27
+    yield "g2048-7168 P4096", 256, 7168, 2048, "none", 512, 8, False, 1.72, 1.77
+    yield "g2048-7168 P4096z", 256, 7168, 2048, "none", 512, 8, True, 1.76, 1.87
+    yield "g2048-7168 P32768", 256, 7168, 2048, "none", 4096, 8, False, 2.08, 2.34
+    yield "g2048-7168 P32768z", 256, 7168, 2048, "none", 4096, 8, True, 2.15, 2.53
+    yield "masked half", 32, 4096, 7168, "none", "half", 128, False, 0.445, 0.479
+    yield "masked full", 32, 4096, 7168, "none", "full", 128, False, 0.455, 0.481
+    for tokens in (1, 16, 128, 1024, 8192):
+        yield f"qwen up T{tokens}", 128, 1536, 2048, "silu_and_mul", tokens, 8, False, 0, 0
+        yield f"qwen down T{tokens}", 128, 2048, 768, "none", tokens, 8, False, 0, 0
+    for tokens in (1, 16, 128, 1024, 8192):
+        yield f"mixtral up T{tokens}", 8, 28672, 4096, "silu_and_mul", tokens, 2, False, 0, 0
+        yield f"mixtral down T{tokens}", 8, 4096, 14336, "none", tokens, 2, False, 0, 0
+    for tokens in (1, 32, 128, 512, 4096):
+        yield f"dsv3 up T{tokens}", 256, 4096, 7168, "silu_and_mul", tokens, 8, False, 0, 0
+        yield f"dsv3 down T{tokens}", 256, 7168, 2048, "none", tokens, 8, False, 0, 0
+
+
+def parse_tile(text):
+    tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text))
+    return dict(tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas)
+
+
+_flush = None
+
+
+def time_cold(call, budget_ms=50.0):
+    global _flush
+    if _flush is None:
+        _flush = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    times = []
+    while len(times) < 3 or (sum(times) < budget_ms and len(times) < 40):
+        _flush.add_(1)
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record()
+        call()
+        events[1].record()
+        events[1].synchronize()
+        times.append(events[0].elapsed_time(events[1]))
+    return statistics.median(times)
+
+
+def time_graph(calls, budget_ms=50.0):
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    times = []
+    while len(times) < 3 or (sum(times) < budget_ms and len(times) < 30):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record()
+        graph.replay()
+        events[1].record()
+        events[1].synchronize()
+        times.append(events[0].elapsed_time(events[1]))
+    return statistics.median(times) / len(calls)
+
+
+_weights = {}
+
+
+def weights(experts, n, k):
+    key = (experts, n, k)
+    if key not in _weights:
+        _weights.clear()
+        torch.cuda.empty_cache()
+        b = torch.empty(experts, n, k, dtype=torch.bfloat16, device="cuda")
+        for expert in range(0, experts, 8):
+            b[expert:expert + 8].normal_(std=k ** -0.5)
+        _weights[key] = b
+    return _weights[key]
+
+
+def make_inputs(tokens, top_k, zipf, experts, k):
+    if isinstance(tokens, str):
+        max_m = top_k
+        counts = [max_m if tokens == "full" else max_m // 2] * experts
+        metadata, kind = counts, "masked"
+        first, rows = [e * max_m for e in range(experts)], experts * max_m
+    else:
+        counts, max_m, kind = route(tokens, top_k, experts, zipf), 0, "psum"
+        ends = torch.tensor(counts).cumsum(0).tolist()
+        first, rows, metadata = [e - c for e, c in zip(ends, counts)], ends[-1], ends
+    a = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
+    meta = torch.tensor(metadata, dtype=torch.int32, device="cuda")
+    return a, meta, kind, max_m, first, counts
+
+
+def check_sampled(out, a, b, first, counts, activation):
+    worst = 0.0
+    used = [e for e, c in enumerate(counts) if c]
+    for expert in [used[0], used[len(used) // 2], used[-1], max(used, key=lambda e: counts[e])]:
+        single = [counts[e] if e == expert else 0 for e in range(len(counts))]
+        want = gg.reference(a, b, first, single, activation)[expert]
+        got = out[first[expert]:first[expert] + counts[expert]].float()
+        error = ((got - want).norm() / want.norm()).item()
+        worst = max(worst, error if error == error else float("inf"))
+    return worst
+
+
+def bench_row(row, tiles, peers, programmatic):
+    name, experts, n, k, activation, tokens, top_k, zipf, goal, peer = row
+    b = weights(experts, n, k)
+    copies = 4 if isinstance(tokens, int) and tokens <= 32 else 2
+    inputs = [make_inputs(tokens, top_k, zipf, experts, k) for _ in range(copies)]
+    features = n if activation == "none" else n // 2
+    outs = [torch.full((x[0].shape[0], features), float("nan"), dtype=torch.bfloat16,
+                       device="cuda") for x in inputs]
+    used = statistics.mean(sum(1 for c in x[5] if c) for x in inputs)
+    total = inputs[0][0].shape[0] if not isinstance(tokens, str) else sum(inputs[0][5])
+    read = (used * n * k + total * (k + features)) * 2
+    floor = max(read / PEAK_TBPS * 1e-9, 2 * total * n * k / PEAK_TFLOPS * 1e-9)
+    results = []
+    for tile in tiles:
+        config = gg.Config(activation=activation, **tile)
+        calls = [gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3], programmatic=programmatic)
+                 for x, out in zip(inputs, outs)]
+        outs[0].fill_(float("nan"))
+        calls[0]()
+        error = check_sampled(outs[0], inputs[0][0], b, inputs[0][4], inputs[0][5], activation)
+        cold, graph = time_cold(calls[0]), time_graph(calls)
+        results.append((min(cold, graph), config.tile(), cold, graph, error))
+    text = "  ".join(f"{tile} {cold:.4f} ({graph:.4f}){'' if error < 6e-3 else ' BAD %.1e' % error}"
+                     for _, tile, cold, graph, error in results)
+    best = min(results)[0]
+    print(f"{name:19s} floor {floor:.4f} best {best:.4f} {floor / best * 100:5.1f}% "
+          f"{2 * total * n * k / best * 1e-9:5.0f}TF {read / best * 1e-9:4.2f}TB/s "
+          f"goal {goal} peer {peer} | {text}", flush=True)
+    if peers and inputs[0][2] == "psum":
+        mm = lambda x: torch._grouped_mm(x[0], b.transpose(1, 2), offs=x[1])
+        print(f"{'':19s} torch._grouped_mm {time_cold(lambda: mm(inputs[0])):.4f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", default="")
+    parser.add_argument("--tiles", default="128/16x6c1,256/32x4c2")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--programmatic", action="store_true")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(5)
+    tiles = [parse_tile(t) for t in options.tiles.split(",")]
+    chosen = [r for r in rows() if any(t in r[0] for t in options.rows.split(","))]
+    gg.build([gg.Config(activation=r[4], **t) for r in chosen for t in tiles])
+    chosen.sort(key=lambda r: (r[1], r[2], r[3]))
+    for row in chosen:
+        bench_row(row, tiles, options.peers, options.programmatic)
+
+
+if __name__ == "__main__":
+    main()

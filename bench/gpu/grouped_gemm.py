@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches the sm_90a grouped GEMM kernels as grouped_gemm_sm90_params.h says, on torch tensors."""
+import ctypes
+import dataclasses
+
+import torch
+
+import driver
+import nvrtc
+
+INCLUDE = "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh"
+SPACE = "tileops::grouped_gemm::"
+TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
+ACTIVATIONS = {"none": 0, "silu_and_mul": 1, "gelu_and_mul": 2, "gelu_tanh_and_mul": 3,
+               "swigluoai": 4}
+KINDS = {"psum": 0, "segments": 1, "masked": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    in_type: torch.dtype = torch.bfloat16
+    out_type: torch.dtype = torch.bfloat16
+    activation: str = "none"
+    bias: bool = False
+    tile_rows: int = 256
+    row_step: int = 32
+    stages: int = 4
+    ctas: int = 2
+
+    def smem_bytes(self):
+        return self.stages * (128 + self.tile_rows) * 128 + 32768 + 1024
+
+    def name(self):
+        enum = lambda kind, value: f"static_cast<{SPACE}{kind}>({value})"
+        return (f"{SPACE}sm90_kernel<{SPACE}Config<{enum('ElementType', TYPES[self.in_type])}, "
+                f"{enum('ElementType', TYPES[self.out_type])}, "
+                f"{enum('GatedActivation', ACTIVATIONS[self.activation])}, "
+                f"{'true' if self.bias else 'false'}, {self.tile_rows}, {self.row_step}, "
+                f"{self.stages}, {self.ctas}>>")
+
+    def tile(self):
+        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}"
+
+
+class Params(ctypes.Structure):
+    _fields_ = [("weights", ctypes.c_uint64 * 16), ("tokens_large", ctypes.c_uint64 * 16),
+                ("tokens_small", ctypes.c_uint64 * 16),
+                ("out", ctypes.c_void_p), ("out_stride", ctypes.c_int64),
+                ("bias", ctypes.c_void_p), ("bias_stride", ctypes.c_int64),
+                ("metadata", ctypes.c_void_p), ("partial_sums", ctypes.c_void_p),
+                ("partial_flags", ctypes.c_void_p),
+                ("group_kind", ctypes.c_int32), ("num_experts", ctypes.c_int32),
+                ("alignment", ctypes.c_int32), ("max_m", ctypes.c_int32),
+                ("num_rows", ctypes.c_int32), ("num_features", ctypes.c_int32),
+                ("num_k_tiles", ctypes.c_int32), ("split_cost_k_tiles", ctypes.c_int32),
+                ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
+                ("pad", ctypes.c_int32 * 8)]
+
+
+class SegmentsParams(ctypes.Structure):
+    _fields_ = [("ids", ctypes.c_void_p), ("segments", ctypes.c_void_p),
+                ("num_rows", ctypes.c_int32), ("num_experts", ctypes.c_int32)]
+
+
+_cubins = {}
+_functions = {}
+
+
+def _compile(config):
+    return nvrtc.compile_kernel(INCLUDE, [config.name(), SPACE + "per_row_segments"])
+
+
+def build(configs):
+    """Compiles all configs that are missing, several at a time."""
+    import concurrent.futures
+    missing = [c for c in dict.fromkeys(configs) if c not in _cubins]
+    with concurrent.futures.ProcessPoolExecutor(8) as pool:
+        for config, result in zip(missing, pool.map(_compile, missing)):
+            if "C75" in result[2]:
+                print("WARNING", config, result[2][:200], flush=True)
+            _cubins[config] = result
+
+
+def functions(config):
+    if config not in _functions:
+        if config not in _cubins:
+            _cubins[config] = _compile(config)
+        cubin, names, _, _ = _cubins[config]
+        module = driver.Module(cubin)
+        _functions[config] = (module.function(names[0], config.smem_bytes()),
+                              module.function(names[1]), module)
+    return _functions[config]
+
+
+_workspace = {}
+
+
+def workspace(config, grid):
+    key = (config.tile_rows, grid)
+    if key not in _workspace:
+        _workspace[key] = (torch.empty(grid * 2 * 128 * config.tile_rows // 2, device="cuda"),
+                           torch.zeros(grid * 2, dtype=torch.int32, device="cuda"))
+    return _workspace[key]
+
+
+class Call:
+    """One prepared call: out[rows of e] = a[rows of e] @ b[e].T, launched by calling it."""
+
+    def __init__(self, config, a, b, metadata, out, kind="psum", alignment=1, max_m=0, bias=None,
+                 programmatic=False, split_cost=None, grid=None):
+        experts, n, k = b.shape
+        gated = config.activation != "none"
+        rows = a.shape[0]
+        p = Params()
+        size = 2
+        lda, ldb, ldeb = a.stride(0) * size, b.stride(1) * size, b.stride(0) * size
+        p.tokens_large = driver.tensor_map(a, [k, rows], [lda], [64, 64])
+        p.tokens_small = driver.tensor_map(a, [k, rows], [lda], [64, 16])
+        f = n // 2
+        if not gated:
+            p.weights = driver.tensor_map(b, [k, n, experts], [ldb, ldeb], [64, 128, 1])
+        else:
+            near, half = (ldb, f * ldb) if config.activation != "swigluoai" else (2 * ldb, ldb)
+            p.weights = driver.tensor_map(b, [k, 8, 2, f // 8, experts],
+                                          [near, half, 8 * near, ldeb], [64, 8, 2, 8, 1])
+        p.out, p.out_stride = out.data_ptr(), out.stride(0)
+        if bias is not None:
+            p.bias, p.bias_stride = bias.data_ptr(), bias.stride(0)
+        p.metadata = metadata.data_ptr()
+        sms = torch.cuda.get_device_properties(0).multi_processor_count
+        self.grid = (grid or sms) // config.ctas * config.ctas
+        sums, flags = workspace(config, self.grid)
+        p.partial_sums, p.partial_flags = sums.data_ptr(), flags.data_ptr()
+        p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
+        p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, (k + 63) // 64
+        p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost
+        p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
+        self.params, self.config, self.programmatic = p, config, programmatic
+        self.keep = (a, b, metadata, out, bias)
+
+    def __call__(self):
+        driver.launch(functions(self.config)[0], self.grid, 384, self.config.smem_bytes(),
+                      self.params, self.config.ctas, self.programmatic)
+
+
+def per_row_segments(config, ids, experts):
+    segments = torch.zeros(experts, 2, dtype=torch.int32, device="cuda")
+    p = SegmentsParams(ids.data_ptr(), segments.data_ptr(), ids.numel(), experts)
+    if ids.numel():
+        driver.launch(functions(config)[1], (ids.numel() + 255) // 256, 256, 0, p)
+    return segments
+
+
+def reference(a, b, first_rows, counts, activation="none", bias=None):
+    """{expert: float32 rows}; a, b as given, float32 (no tf32) products."""
+    result = {}
+    for expert, (first, count) in enumerate(zip(first_rows, counts)):
+        if count == 0:
+            continue
+        rows = a[first:first + count].float() @ b[expert].float().T
+        if bias is not None:
+            rows += bias[expert].float()
+        result[expert] = activate(rows, activation)
+    return result
+
+
+def activate(rows, activation):
+    if activation == "none":
+        return rows
+    if activation == "swigluoai":
+        gate, up = rows[:, 0::2].clamp(max=7.0), rows[:, 1::2].clamp(-7.0, 7.0)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+    gate, up = rows.chunk(2, dim=1)
+    functional = torch.nn.functional
+    act = {"silu_and_mul": functional.silu, "gelu_and_mul": functional.gelu,
+           "gelu_tanh_and_mul": lambda x: functional.gelu(x, approximate="tanh")}[activation]
+    return act(gate) * up

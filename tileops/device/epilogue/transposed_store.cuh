@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Epilogue of a GEMM whose accumulators hold weight rows x token rows: bias, gated activation and
+// cast in registers, a transposed copy in shared memory, then whole rows of the output.
+#pragma once
+
+#include "tileops/device/epilogue/activation.cuh"
+#include "tileops/device/ptx/convert.cuh"
+#include "tileops/device/ptx/memory.cuh"
+#include "tileops/device/ptx/threads.cuh"
+
+namespace tileops::device {
+
+/// No activation: each weight row gives an output feature.
+struct Identity {};
+
+template <class Activation>
+constexpr bool kIsGated = true;
+template <>
+constexpr bool kIsGated<Identity> = false;
+
+/// Token rows that a warpgroup stages at once: rows of one output type, swizzled by 16 bytes so that
+/// neither the transposed writes nor the reads of whole rows meet in a bank.
+template <class Out, int kFeatures>
+struct StagedRows {
+  static constexpr int kBytes = 16384;
+  static constexpr int kRowBytes = kFeatures * static_cast<int>(sizeof(Out));
+  static constexpr int kRows = kBytes / kRowBytes;
+  static constexpr int kChunks = kRowBytes / 16;
+
+  /// Offset of 16-byte chunk `chunk` of row `row`.
+  static __device__ __forceinline__ int offset(int row, int chunk) {
+    int shift = 0;
+    if constexpr (sizeof(Out) == 4) {
+      shift = ((row >> 1) & 3) << 1;  // written as floats by lanes that hold every second row
+    } else if constexpr (kChunks == 8) {
+      shift = row & 7;
+    } else {
+      static_assert(kChunks == 4, "StagedRows: 16-bit rows are 64 or 128 bytes");
+      shift = (row >> 1) & 3;
+    }
+    return row * kRowBytes + ((chunk ^ shift) << 4);
+  }
+};
+
+struct OutputTile {
+  void* row0;           // first output row of the tile, at feature 0
+  int64_t row_stride;   // in elements
+  int num_rows;         // valid token rows
+  int first_feature;    // of this warpgroup
+  int num_features;     // of the whole output
+};
+
+/// P: Element, Output, Activation, kHasBias, kTileRows (token rows that the accumulators cover).
+template <class P>
+class TransposedStore {
+ public:
+  using Out = typename P::Output;
+  using Activation = typename P::Activation;
+  static constexpr bool kGated = kIsGated<Activation>;
+  static constexpr int kFeatures = kGated ? 32 : 64;  // output features of one warpgroup
+  static constexpr int kValues = P::kTileRows / 2;
+  using Staged = StagedRows<Out, kFeatures>;
+
+  /// Adds one bias per weight row; `low` is of row lane / 4 of the warp's 16, `high` of row + 8.
+  static __device__ __forceinline__ void add_bias(float (&accum)[kValues], float low, float high) {
+#pragma unroll
+    for (int i = 0; i < kValues; i += 4) {
+      accum[i] += low;
+      accum[i + 1] += low;
+      accum[i + 2] += high;
+      accum[i + 3] += high;
+    }
+  }
+
+  /// `staging` belongs to this warpgroup, as does hardware barrier `barrier`.
+  static __device__ __forceinline__ void store(const float (&accum)[kValues], uint8_t* staging,
+                                               const OutputTile& tile, const Activation& activation,
+                                               int barrier) {
+    const uint32_t base = smem_address(staging);
+#pragma unroll
+    for (int row = 0; row < P::kTileRows; row += Staged::kRows) {
+      if (row < tile.num_rows) {
+        stage(accum, row, base, tile.num_rows, activation);
+        named_barrier_sync(barrier, kWarpgroupThreads);
+        copy(base, row, tile);
+        named_barrier_sync(barrier, kWarpgroupThreads);
+      }
+    }
+  }
+
+ private:
+  /// The two rows that accum[4 i ..] holds of one output feature; `half` 1: the feature 8 further.
+  static __device__ __forceinline__ void values(const float (&accum)[kValues], int i, int half,
+                                                const Activation& activation, float& even,
+                                                float& odd) {
+    if constexpr (kGated) {
+      even = activation(accum[4 * i], accum[4 * i + 2]);
+      odd = activation(accum[4 * i + 1], accum[4 * i + 3]);
+    } else {
+      even = accum[4 * i + 2 * half];
+      odd = accum[4 * i + 2 * half + 1];
+    }
+  }
+
+  /// Writes rows [row0, row0 + Staged::kRows) of the tile, as far as `num_rows` goes.
+  static __device__ __forceinline__ void stage(const float (&accum)[kValues], int row0,
+                                               uint32_t base, int num_rows,
+                                               const Activation& activation) {
+    constexpr int kHalves = kGated ? 1 : 2;
+    constexpr int kRowBlocks = sizeof(Out) == 4 ? 1 : 4 / kHalves;  // of 8 rows, in one step
+    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads % 4;
+    const int lane = lane_idx();
+#pragma unroll
+    for (int row = 0; row < Staged::kRows; row += 8 * kRowBlocks) {
+      if (row0 + row >= P::kTileRows) break;
+      if (row0 + row < num_rows) {
+        if constexpr (sizeof(Out) == 4) {
+#pragma unroll
+          for (int half = 0; half < kHalves; ++half) {
+            float even, odd;
+            values(accum, (row0 + row) / 8, half, activation, even, odd);
+            const int feature = (warp * kHalves + half) * 8 + lane / 4;
+            const int at = row + 2 * (lane % 4);
+            const int in_chunk = feature % 4 * 4;
+            store_shared(base + Staged::offset(at, feature / 4) + in_chunk, even);
+            store_shared(base + Staged::offset(at + 1, feature / 4) + in_chunk, odd);
+          }
+        } else {
+          uint32_t packed[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float even, odd;
+            values(accum, (row0 + row) / 8 + i / kHalves, i % kHalves, activation, even, odd);
+            packed[i] = pack2<Out>(even, odd);
+          }
+          const int matrix = lane / 8;
+          const int at = row + matrix / kHalves * 8 + lane % 8;
+          const int chunk = warp * kHalves + matrix % kHalves;
+          store_matrix_transposed(base + Staged::offset(at, chunk), packed[0], packed[1], packed[2],
+                                  packed[3]);
+        }
+      }
+    }
+  }
+
+  /// Copies the staged rows out, 16 bytes a thread; rows past the tile's and features past the
+  /// output's are not touched.
+  static __device__ __forceinline__ void copy(uint32_t base, int row0, const OutputTile& tile) {
+    constexpr int kRowsAtOnce = kWarpgroupThreads / Staged::kChunks;
+    constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Out));
+    const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+    const int chunk = thread % Staged::kChunks;
+    const int feature = tile.first_feature + chunk * kPerChunk;
+    const int num_rows = min(tile.num_rows - row0, Staged::kRows);
+    if (feature >= tile.num_features) return;
+    Out* out = static_cast<Out*>(tile.row0) + row0 * tile.row_stride + feature;
+#pragma unroll 4
+    for (int row = thread / Staged::kChunks; row < num_rows; row += kRowsAtOnce) {
+      *reinterpret_cast<Vector16*>(out + row * tile.row_stride) =
+          load_shared_16(base + Staged::offset(row, chunk));
+    }
+  }
+};
+
+}  // namespace tileops::device

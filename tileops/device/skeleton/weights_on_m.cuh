@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Skeleton of a persistent, warp-specialised GEMM: weight rows are wgmma's M, token rows its N.
+//
+// An expert's tokens then cost what they are, in steps of 16, instead of tiles of 64 rows, and each
+// weight tile is read once for up to kTileRows tokens. One warpgroup produces: warp 0 schedules,
+// warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply, 64 weight rows
+// each. A cluster's CTAs work on neighbouring weight tiles of the same tokens, in lockstep, and each
+// loads its share of the token rows for all: no parity of tile counts can make one wait for ever.
+#pragma once
+
+#include "tileops/device/mma/wgmma.cuh"
+#include "tileops/device/ptx/tma.cuh"
+#include "tileops/device/tile/partials.cuh"
+#include "tileops/device/tile/work.cuh"
+
+namespace tileops::device {
+
+constexpr int kTileFeatures = 128;  // weight rows of a CTA
+constexpr int kMathWarpgroups = 2;
+constexpr int kMathWarps = 8;
+constexpr int kGemmThreads = 384;
+constexpr int kWorkSlots = 4;
+constexpr int kProducerRegisters = 40;
+constexpr int kMathRegisters = 232;
+
+template <class P>
+struct GemmStorage {
+  alignas(1024) uint8_t weights[P::kStages][kTileFeatures * kSwizzleBytes];
+  alignas(1024) uint8_t tokens[P::kStages][P::kTileRows * kSwizzleBytes];
+  alignas(1024) uint8_t staging[kMathWarpgroups][16384];
+  RingBarriers<P::kStages> ring;
+  WorkRing<kWorkSlots> work;
+};
+
+/// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings.
+template <class P>
+concept WeightsOnMPolicy = requires {
+  typename P::Params;
+  typename P::Element;
+  typename P::Loader;
+  P::kTileRows;
+  P::kRowStep;
+  P::kStages;
+  P::kCtas;
+  &P::finish;
+} && P::kStages >= 2 && P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
+
+/// accum [64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in flight.
+template <class P, int kN>
+__device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
+                                           const Work& work, int warpgroup,
+                                           float (&accum)[P::kTileRows / 2]) {
+  RingPosition<P::kStages> previous = at;
+  auto release = [&](const RingPosition<P::kStages>& position) {
+    Mbarrier& empty = smem.ring.empty_[position.stage];
+    if constexpr (P::kCtas == 1) {
+      if (lane_idx() == 0) empty.arrive();
+    } else {
+      if (lane_idx() < P::kCtas) empty.arrive_at(lane_idx());
+    }
+  };
+#pragma unroll 1
+  for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
+    smem.ring.wait_full(at);
+    const uint64_t a = wgmma_descriptor(smem.weights[at.stage] + warpgroup * 64 * kSwizzleBytes);
+    const uint64_t b = wgmma_descriptor(smem.tokens[at.stage]);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kTileK / kWgmmaK; ++k) {
+      Wgmma<typename P::Element, kN>::mma(accum, a + k * kDescriptorStepK,
+                                          b + k * kDescriptorStepK);
+    }
+    wgmma_commit();
+    if (k_tile > work.k_begin) {
+      wgmma_wait<1>();
+      release(previous);
+    }
+    previous = at;
+    at.advance();
+  }
+  wgmma_wait<0>();
+  wgmma_pin(accum);
+  release(previous);
+}
+
+/// Picks the narrowest product that covers the work's token rows.
+template <class P, int kN = P::kRowStep>
+__device__ __forceinline__ void multiply(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
+                                         const Work& work, int warpgroup,
+                                         float (&accum)[P::kTileRows / 2]) {
+  if constexpr (kN < P::kTileRows) {
+    if (work.num_rows > kN) {
+      multiply<P, kN + P::kRowStep>(smem, at, work, warpgroup, accum);
+      return;
+    }
+  }
+  multiply_n<P, kN>(smem, at, work, warpgroup, accum);
+}
+
+template <class P>
+__device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorage<P>& smem,
+                                         int worker) {
+  const int warpgroup = warp_idx() / 4 - 1;
+  const int barrier = 1 + warpgroup;
+  const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
+  const PartialSums<P::kTileRows / 2> partials{
+      reinterpret_cast<Vector16*>(p.partial_sums), p.partial_flags};
+  auto slot = [&](int of_worker) {
+    return (of_worker * P::kCtas + cta_rank) * kMathWarpgroups + warpgroup;
+  };
+  RingPosition<P::kStages> at;
+  RingPosition<kWorkSlots> work_at;
+  for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
+    // Zeros, not a first product that overwrites: with several widths ptxas would serialise wgmma.
+    float accum[P::kTileRows / 2] = {};
+    multiply<P>(smem, at, work, warpgroup, accum);
+    const int num_values = (work.num_rows + 7) / 8 * 4;
+    if (work.k_begin > 0) {
+      partials.give(slot(worker), accum, num_values, barrier);
+      continue;
+    }
+    for (int i = 1; i <= work.num_partials; ++i) {
+      partials.add(slot(worker + i), accum, num_values, barrier);
+    }
+    const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
+    P::finish(p, work, feature_tile, warpgroup, accum, smem.staging[warpgroup], barrier);
+  }
+}
+
+template <class P>
+__device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
+  static_assert(WeightsOnMPolicy<P>,
+                "weights_on_m: P needs Params, Element, Loader, kTileRows, kRowStep (of 16), "
+                "kStages >= 2, kCtas, finish");
+  extern __shared__ __align__(1024) uint8_t shared_bytes[];
+  auto& smem = *reinterpret_cast<GemmStorage<P>*>(shared_bytes);
+  const int warp = warp_idx();
+  // The first CTAs get the last shares, so that a CTA only ever waits for one that started before.
+  const int num_workers = static_cast<int>(gridDim.x) / P::kCtas;
+  const int worker = num_workers - 1 - static_cast<int>(blockIdx.x) / P::kCtas;
+
+  if (threadIdx.x == 0) {
+    smem.ring.init(P::Loader::kArrivals, kMathWarps * P::kCtas);
+    smem.work.barriers.init(1, kMathWarps + P::Loader::kWarps);
+    fence_barrier_init();
+  }
+  if constexpr (P::kCtas > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  wait_for_previous_kernel();
+  allow_next_kernel();
+
+  if (warp < 4) {
+    shrink_registers<kProducerRegisters>();
+    if (warp == 0) {
+      const WorkShape shape{P::num_feature_tiles(p), p.num_k_tiles, p.split_cost_k_tiles};
+      WorkScheduler<P::kTileRows, kWorkSlots>(P::groups(p), shape, smem.work)
+          .run(worker, num_workers);
+    } else if (warp <= P::Loader::kWarps) {
+      P::Loader::run(p, smem);
+    }
+  } else {
+    grow_registers<kMathRegisters>();
+    run_math<P>(p, smem, worker);
+  }
+  if constexpr (P::kCtas > 1) cluster_sync();  // a CTA outlives its peers' writes to its memory
+}
+
+}  // namespace tileops::device

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grouped GEMM for sm_90a: out[rows of e] = a[rows of e] . b[e]^T, with bias and gated activation.
+// The launch contract is in grouped_gemm_sm90_params.h.
+#pragma once
+
+#include "tileops/device/epilogue/transposed_store.cuh"
+#include "tileops/device/skeleton/loaders.cuh"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
+
+namespace tileops::grouped_gemm {
+
+template <ElementType kType>
+struct ElementOf;
+template <>
+struct ElementOf<ElementType::kBF16> {
+  using Type = device::bf16;
+};
+template <>
+struct ElementOf<ElementType::kF16> {
+  using Type = device::f16;
+};
+template <>
+struct ElementOf<ElementType::kF32> {
+  using Type = float;
+};
+
+template <GatedActivation kActivation>
+struct ActivationOf;
+template <>
+struct ActivationOf<GatedActivation::kNone> {
+  using Type = device::Identity;
+};
+template <>
+struct ActivationOf<GatedActivation::kSiluAndMul> {
+  using Type = device::SiluAndMul;
+};
+template <>
+struct ActivationOf<GatedActivation::kGeluAndMul> {
+  using Type = device::GeluAndMul;
+};
+template <>
+struct ActivationOf<GatedActivation::kGeluTanhAndMul> {
+  using Type = device::GeluTanhAndMul;
+};
+template <>
+struct ActivationOf<GatedActivation::kSwigluOai> {
+  using Type = device::SwigluOai;
+};
+
+/// Policy of the weights-on-M skeleton.
+/// kTileRows: token rows of a tile; kRowStep: steps in which the product's width follows the rows
+/// that are there; kStages: ring depth; kCtas: CTAs of a cluster, which share token rows.
+template <ElementType kIn, ElementType kOut, GatedActivation kActivation, bool kHasBias,
+          int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf>
+struct Config {
+  using Params = GroupedGemmSm90Params;
+  using Element = typename ElementOf<kIn>::Type;
+  using Output = typename ElementOf<kOut>::Type;
+  using Activation = typename ActivationOf<kActivation>::Type;
+  using Loader = device::TmaLoader<Config>;
+  using Epilogue = device::TransposedStore<Config>;
+  static constexpr int kTileRows = kTileRowsOf;
+  static constexpr int kRowStep = kRowStepOf;
+  static constexpr int kStages = kStagesOf;
+  static constexpr int kCtas = kCtasOf;
+  static constexpr bool kGated = Epilogue::kGated;
+  /// Output features of a CTA: a gated one comes of two weight rows.
+  static constexpr int kOutFeatures = device::kTileFeatures / (kGated ? 2 : 1);
+
+  static __device__ __forceinline__ int num_feature_tiles(const Params& p) {
+    constexpr int kOfCluster = kOutFeatures * kCtas;
+    return (p.num_features + kOfCluster - 1) / kOfCluster;
+  }
+
+  static __device__ __forceinline__ device::Groups groups(const Params& p) {
+    return {static_cast<device::GroupKind>(p.group_kind), p.num_experts, p.alignment, p.max_m,
+            p.num_rows, p.metadata};
+  }
+
+  /// Turns a finished tile's accumulators into rows of the output.
+  static __device__ __forceinline__ void finish(const Params& p, const device::Work& work,
+                                                int feature_tile, int warpgroup,
+                                                float (&accum)[kTileRows / 2], uint8_t* staging,
+                                                int barrier) {
+    device::OutputTile tile;
+    tile.row0 = static_cast<Output*>(p.out) + work.first_row * p.out_stride;
+    tile.row_stride = p.out_stride;
+    tile.num_rows = work.num_rows;
+    tile.first_feature = feature_tile * kOutFeatures + warpgroup * Epilogue::kFeatures;
+    tile.num_features = p.num_features;
+    if constexpr (kHasBias) add_bias(p, work.expert, tile.first_feature, accum);
+    Epilogue::store(accum, staging, tile, activation(p), barrier);
+  }
+
+ private:
+  static __device__ __forceinline__ Activation activation(const Params& p) {
+    if constexpr (kActivation == GatedActivation::kSwigluOai) {
+      return {p.swiglu_alpha, p.swiglu_limit};
+    } else {
+      return {};
+    }
+  }
+
+  static __device__ __forceinline__ void add_bias(const Params& p, int expert, int first_feature,
+                                                  float (&accum)[kTileRows / 2]) {
+    const auto* bias = static_cast<const Element*>(p.bias) + expert * p.bias_stride;
+    const int warp = static_cast<int>(threadIdx.x) / device::kWarpThreads % 4;
+    const int feature = first_feature + warp * (kGated ? 8 : 16) + device::lane_idx() / 4;
+    int low = feature;
+    int high = feature + 8;
+    int num_rows = p.num_features;
+    if constexpr (kGated) {
+      constexpr bool kInterleaved = kActivation == GatedActivation::kSwigluOai;
+      low = kInterleaved ? 2 * feature : feature;
+      high = kInterleaved ? low + 1 : feature + p.num_features;
+      num_rows = 2 * p.num_features;
+    }
+    const auto at = [&](int row) {
+      return feature < p.num_features && row < num_rows ? device::to_float(bias[row]) : 0.0f;
+    };
+    Epilogue::add_bias(accum, at(low), at(high));
+  }
+};
+
+template <class C>
+__global__ void __launch_bounds__(device::kGemmThreads, 1)
+    sm90_kernel(const __grid_constant__ GroupedGemmSm90Params params) {
+  device::run_weights_on_m<C>(params);
+}
+
+/// A row whose neighbour above has another id begins its expert's segment, likewise at the end.
+__global__ void __launch_bounds__(256) per_row_segments(PerRowSegmentsParams p) {
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  device::wait_for_previous_kernel();
+  if (row >= p.num_rows) return;
+  const int id = p.ids[row];
+  if (id < 0 || id >= p.num_experts) return;
+  if (row == 0 || p.ids[row - 1] != id) p.segments[2 * id] = row;
+  if (row + 1 == p.num_rows || p.ids[row + 1] != id) p.segments[2 * id + 1] = row + 1;
+}
+
+}  // namespace tileops::grouped_gemm

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host passes to the sm_90a grouped GEMM kernels: plain structs, read by NVRTC and by C++.
+//
+// Launch contract (kernel `tileops::grouped_gemm::sm90_kernel<Config>` of grouped_gemm_sm90.cuh)
+//   name      the text of `choose_config(problem).kernel_name()`, as an NVRTC name expression
+//   grid      number of SMs, rounded down to a multiple of the cluster; every CTA must be resident
+//   cluster   {config.ctas, 1, 1}      CTA {384, 1, 1}
+//   smem      config.smem_bytes() dynamic, with the function attribute raised to it
+//   argument  one GroupedGemmSm90Params by value; may be launched with programmatic serialisation
+//   options   --gpu-architecture=sm_90a --std=c++20 and an include root that holds tileops/
+// Tensor maps: 16-bit elements (BFLOAT16 or FLOAT16), interleave none, swizzle 128B, L2 promotion
+// 256B, fill zeros, element strides 1. Dimensions innermost first; strides of dimensions 1 and up in
+// bytes, each a multiple of 16; bases aligned to 16 bytes. ldb and ldeb: strides of b's rows and
+// experts in elements.
+//   tokens_large  {K, rows}  strides {lda}  box {64, 64}
+//   tokens_small  {K, rows}  strides {lda}  box {64, 16}
+//   weights, no activation       {K, N, E}          strides {ldb, ldeb}               box {64, 128, 1}
+//   weights, stacked gate and up {K, 8, 2, F/8, E}  {ldb, F ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
+//   weights, interleaved         {K, 8, 2, F/8, E}  {2 ldb, ldb, 16 ldb, ldeb}  box {64, 8, 2, 8, 1}
+// Applicability: K % 8 == 0 and K > 0; N % 8 == 0 (gated: F = N / 2, F % 8 == 0); 16-byte alignment
+// of a, b, out and of their row strides; masked a is one matrix of E * max_m evenly spaced rows.
+// Workspace: partial_sums takes workspace_floats(config, grid) floats, partial_flags
+// workspace_flags(config, grid) words that are zero before the first launch; the kernel leaves them
+// zero. Launches that may overlap need workspaces of their own.
+#pragma once
+
+#include "tileops/device/ptx/ints.h"
+
+namespace tileops::grouped_gemm {
+
+enum class ElementType : int32_t { kBF16, kF16, kF32 };
+
+enum class GatedActivation : int32_t {
+  kNone,
+  kSiluAndMul,
+  kGeluAndMul,
+  kGeluTanhAndMul,
+  kSwigluOai,
+};
+
+/// A TMA descriptor (CUtensorMap).
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+struct GroupedGemmSm90Params {
+  TensorMap weights;
+  TensorMap tokens_large;
+  TensorMap tokens_small;
+
+  void* out;                // [rows, N] (gated: [rows, F]), innermost contiguous
+  int64_t out_stride;       // elements from row to row
+  const void* bias;         // [E, N] of the input type, in b's row order; null without bias
+  int64_t bias_stride;      // elements from expert to expert
+  const int32_t* metadata;  // see device::GroupKind
+  float* partial_sums;
+  uint32_t* partial_flags;
+
+  int32_t group_kind;  // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked
+  int32_t num_experts;
+  int32_t alignment;     // of segment starts; 1 = tight
+  int32_t max_m;         // masked
+  int32_t num_rows;      // of a and out
+  int32_t num_features;  // of out: N, gated F
+  int32_t num_k_tiles;   // ceil(K / 64)
+  int32_t split_cost_k_tiles;
+
+  float swiglu_alpha;
+  float swiglu_limit;
+};
+
+/// Kernel `tileops::grouped_gemm::per_row_segments`: turns per_row metadata (ids [num_rows], -1 or
+/// num_experts for padding) into segments [E, 2] = first row, end row, zero-filled by the caller.
+/// grid ceil(num_rows / 256), CTA 256, no dynamic shared memory.
+struct PerRowSegmentsParams {
+  const int32_t* ids;
+  int32_t* segments;
+  int32_t num_rows;
+  int32_t num_experts;
+};
+
+}  // namespace tileops::grouped_gemm
