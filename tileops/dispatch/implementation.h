@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implementation: one way to compute a kernel interface's calls, with what it declares of itself.
+//
+// A kernel interface is a struct
+//   struct GroupedGemm {
+//     static constexpr std::string_view kName = "grouped_gemm";
+//     using Call = GroupedGemmCall;      // immutable value: ==, hash() and to_string(call)
+//     using Kernel = GroupedGemmKernel;  // derives from tileops::Kernel, adds run(args)
+//   };
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tileops/core/value.h"
+#include "tileops/dispatch/kernel.h"
+
+namespace tileops {
+
+template <class I>
+concept KernelInterface = requires(const typename I::Call& call) {
+  { I::kName } -> std::convertible_to<std::string_view>;
+  requires std::derived_from<typename I::Kernel, Kernel>;
+  requires std::equality_comparable<typename I::Call>;
+  { call.hash() } -> std::convertible_to<size_t>;
+  { call.to_string() } -> std::convertible_to<std::string>;
+};
+
+/// Why an implementation does not serve a call; none where it does.
+using Refusal = std::optional<std::string>;
+
+/// What an op asks of a builder beyond the call: the forced configuration, empty where none.
+struct BuildOptions {
+  Params kernel_config;
+};
+
+/// What `entry_for` returns: the identity that covers every argument which changes what is built,
+/// and the builder, which runs once per (implementation, identity) of an op instance.
+template <KernelInterface I>
+struct EntryFor {
+  Value identity;
+  std::function<std::shared_ptr<typename I::Kernel>(const BuildOptions&)> build;
+};
+
+/// What an implementation declares, the same for every interface.
+struct ImplementationInfo {
+  std::string key;                          // "cpu_blocked": unique within the op
+  std::vector<DeviceType> devices;          // device types that it runs on
+  std::vector<std::string> archs = {};      // one of these is needed; empty: any of its device type
+  bool general = false;                     // below every other; one a device type and interface
+  std::vector<std::string> preferred_over = {};
+};
+
+template <KernelInterface I>
+struct Implementation {
+  ImplementationInfo info;
+  /// Reads the call alone, so that its answer can be cached by the call.
+  std::function<Refusal(const typename I::Call&)> refusal;
+  std::function<EntryFor<I>(const typename I::Call&)> entry_for;
+};
+
+/// An implementation with its interface's type erased, as tables and registries keep it.
+struct AnyImplementation {
+  ImplementationInfo info;
+  std::string interface;
+  const void* interface_tag = nullptr;  // address unique to the interface's type
+  std::shared_ptr<const void> typed;    // Implementation<I>
+};
+
+namespace detail {
+template <KernelInterface I>
+inline constexpr char kInterfaceTag = 0;
+}  // namespace detail
+
+template <KernelInterface I>
+AnyImplementation erase(Implementation<I> implementation) {
+  return {implementation.info, std::string(I::kName), &detail::kInterfaceTag<I>,
+          std::make_shared<const Implementation<I>>(std::move(implementation))};
+}
+
+}  // namespace tileops

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// One op instance's kernels of one interface: entries by (implementation, identity), and the calls
+// that lead to them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tileops/core/once_map.h"
+#include "tileops/dispatch/kernel_registry.h"
+#include "tileops/dispatch/selection.h"
+
+namespace tileops {
+
+/// An entry as enumeration shows it.
+struct BuiltEntry {
+  std::string implementation;
+  Value identity;
+  std::shared_ptr<Kernel> kernel;
+};
+
+/// The choice for a call, without a kernel.
+struct EntryKey {
+  std::string implementation;
+  Value identity;
+  bool operator==(const EntryKey&) const = default;
+};
+
+/// What is the same for every interface; the typed part is KernelCache<I>.
+class KernelCacheBase {
+ public:
+  KernelCacheBase(std::shared_ptr<const KernelTable> table, std::string_view interface,
+                  std::string forced, BuildOptions build_options);
+  virtual ~KernelCacheBase() = default;
+
+  std::string_view interface() const { return interface_; }
+  /// Entries that are built, in build order.
+  std::vector<BuiltEntry> entries() const;
+  /// Drops every entry and cached call; kernels in use live on with their users.
+  virtual void clear();
+
+ protected:
+  using EntryPtr = std::shared_ptr<const BuiltEntry>;
+  using Build = std::function<std::shared_ptr<Kernel>(const BuildOptions&)>;
+
+  /// The entry of (implementation, identity), built once. `fresh` tells whether this call built it.
+  EntryPtr entry(const EntryKey& key, const Build& build, bool& fresh);
+  SelectionQuery query(std::function<Refusal(size_t)> refusal,
+                       std::function<std::string()> call_text) const;
+  void check_interface_tag(const void* tag) const;
+  uint64_t current_generation() const;
+
+  std::shared_ptr<const KernelTable> table_;
+  std::vector<const AnyImplementation*> implementations_;
+  mutable std::shared_mutex mutex_;  // guards generation_ and the derived class's calls
+  uint64_t generation_ = 0;          // counts clear(): what was chosen before it is not kept after
+
+ private:
+  struct KeyHash {
+    size_t operator()(const EntryKey& key) const { return hash_of(key.implementation, key.identity); }
+  };
+  std::string interface_;
+  std::string forced_;
+  BuildOptions build_options_;
+  std::vector<const ImplementationInfo*> infos_;
+  OnceMap<EntryKey, EntryPtr, KeyHash> entries_;
+};
+
+template <KernelInterface I>
+class KernelCache : public KernelCacheBase {
+ public:
+  using Call = typename I::Call;
+
+  KernelCache(std::shared_ptr<const KernelTable> table, std::string forced, BuildOptions options)
+      : KernelCacheBase(std::move(table), I::kName, std::move(forced), std::move(options)) {
+    check_interface_tag(&detail::kInterfaceTag<I>);
+  }
+
+  /// The entry that serves a call: one lookup on a hit, which reads no device fact.
+  EntryPtr find(const Call& call) const {
+    std::shared_lock lock(mutex_);
+    const auto it = calls_.find(call);
+    return it == calls_.end() ? nullptr : it->second;
+  }
+
+  /// Selects and builds on a miss (I2, I3). `fresh` tells whether a kernel was built.
+  /// Errors: select_implementation's, and the builder's.
+  EntryPtr select(const Call& call, Device device, bool& fresh) {
+    const uint64_t generation = current_generation();
+    const Implementation<I>& winner = typed(select_implementation(query(call), device_facts(device)));
+    EntryFor<I> wanted = winner.entry_for(call);
+    EntryPtr built = entry({winner.info.key, wanted.identity},
+                           [&](const BuildOptions& options) { return wanted.build(options); }, fresh);
+    std::unique_lock lock(mutex_);
+    if (generation == generation_) calls_.insert_or_assign(call, built);
+    return built;
+  }
+
+  EntryKey key_for(const Call& call, const DeviceFacts& facts) const {
+    const Implementation<I>& winner = typed(select_implementation(query(call), facts));
+    return {winner.info.key, winner.entry_for(call).identity};
+  }
+
+  std::vector<Candidate> explain(const Call& call, const DeviceFacts& facts) const {
+    return explain_selection(query(call), facts);
+  }
+
+  void clear() override {
+    KernelCacheBase::clear();
+    std::unique_lock lock(mutex_);
+    calls_.clear();
+  }
+
+ private:
+  struct CallHash {
+    size_t operator()(const Call& call) const { return call.hash(); }
+  };
+
+  const Implementation<I>& typed(size_t index) const {
+    return *static_cast<const Implementation<I>*>(implementations_[index]->typed.get());
+  }
+  SelectionQuery query(const Call& call) const {
+    return KernelCacheBase::query([this, &call](size_t i) { return typed(i).refusal(call); },
+                                  [&call] { return call.to_string(); });
+  }
+
+  std::unordered_map<Call, EntryPtr, CallHash> calls_;
+};
+
+}  // namespace tileops

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/op/op.h"
+
+#include <algorithm>
+
+#include "tileops/core/check.h"
+#include "tileops/core/log.h"
+#include "tileops/op/instance_keys.h"
+
+namespace tileops {
+namespace {
+
+void check_metadata_count(const spec::Entry& entry) {
+  const auto inputs = entry.inputs();
+  const auto count = std::count_if(inputs.begin(), inputs.end(), [](const auto& d) { return d.metadata; });
+  TILEOPS_CHECK(ErrorKind::kSpec, static_cast<size_t>(count) <= CallRecord::kMaxMetadata,
+                "{}: {} metadata inputs; a record keeps at most {}", entry.name(), count,
+                CallRecord::kMaxMetadata);
+}
+
+}  // namespace
+
+Op::Op(const OpClass& op_class, Params params, OpOptions options,
+       std::vector<Tensor> construction_tensors)
+    : op_class_(op_class),
+      given_params_(std::move(params)),
+      options_(std::move(options)),
+      construction_tensors_(std::move(construction_tensors)),
+      signature_(std::make_shared<const spec::Signature>(op_class.entry(), given_params_,
+                                                         construction_tensors_)),
+      key_(new_instance_key(op_class.name())) {
+  check_metadata_count(entry());
+  if (!options_.device.empty()) parse_device(options_.device);
+  const std::shared_ptr<const KernelTable> table = kernel_table(op_class.name());
+  for (const InterfaceType& interface : op_class.interfaces()) {
+    caches_.push_back(interface.make_cache(table, options_.implementation,
+                                           BuildOptions{options_.kernel_config}));
+  }
+  announce_instance(key_, *this);
+}
+
+Op::~Op() { retire_instance(key_); }
+
+OpOptions Op::inherited_options() const {
+  OpOptions inherited = options_;
+  inherited.kernel_config = {};
+  return inherited;
+}
+
+RecordPtr Op::last_call() const {
+  std::lock_guard lock(mutex_);
+  TILEOPS_CHECK(ErrorKind::kState, last_call_ != nullptr,
+                "{}: no call has completed yet, so there is no last_call", name());
+  return last_call_;
+}
+
+namespace {
+
+std::optional<double> staged_sum(const CallRecord& record, std::string_view stage,
+                                 std::string_view quantity);
+
+spec::Cost price(const CallRecord& record) {
+  return spec::evaluate_roofline(
+      {.signature = record.signature(),
+       .facts = record.facts(),
+       .metadata = [&](std::string_view input) { return record.metadata(input); },
+       .staged = [&](std::string_view stage, std::string_view quantity) {
+         return staged_sum(record, stage, quantity);
+       }});
+}
+
+std::optional<double> staged_sum(const CallRecord& record, std::string_view stage,
+                                 std::string_view quantity) {
+  const std::vector<RecordPtr> staged = record.stages(stage);
+  if (staged.empty()) return std::nullopt;
+  double sum = 0;
+  for (const RecordPtr& sub : staged) {
+    if (quantity == "flops") sum += price(*sub).flops;
+    else if (quantity == "bytes") sum += price(*sub).bytes;
+    else sum += static_cast<double>(sub->index(quantity));
+  }
+  return sum;
+}
+
+}  // namespace
+
+spec::Cost Op::eval_roofline() const { return price(*last_call()); }
+
+std::optional<std::string> Op::serving_target() const {
+  std::lock_guard lock(mutex_);
+  if (serving_ == nullptr) return std::nullopt;
+  return serving_->builder != nullptr ? serving_->name : std::string(kBuiltinTarget);
+}
+
+void Op::warn_once(std::atomic<bool>& done, const std::string& text) const {
+  if (!done.exchange(true)) warn(text);
+}
+
+}  // namespace tileops

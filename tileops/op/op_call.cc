@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seven steps of a call (D1), target selection (G1-G4) and undo (H).
+#include <cstdlib>
+
+#include "tileops/core/check.h"
+#include "tileops/core/log.h"
+#include "tileops/dispatch/backend.h"
+#include "tileops/op/op.h"
+
+namespace tileops {
+namespace {
+
+bool check_values_everywhere() {
+  static const bool on = [] {
+    const char* text = std::getenv("TILEOPS_CHECK_VALUES");
+    return text != nullptr && std::string_view(text) == "1";
+  }();
+  return on;
+}
+
+}  // namespace
+
+Results Op::call(const spec::CallTensors& tensors) const {
+  if (CallMode* mode = CallMode::current()) return mode->call(*this, tensors);
+  Call call(*this, tensors);
+  try {
+    return run_steps(call);
+  } catch (const std::exception& e) {
+    if (log_on(Log::kExec)) log_line(Log::kExec, fmt::format("op={} failed: {}", name(), e.what()));
+    if (call.selected_here_) undo_selection();
+    throw;
+  }
+}
+
+Results Op::run_steps(Call& call) const {
+  const spec::CallFacts& facts = call.facts();
+  signature_->check(call.tensors_, call.record_->facts_);
+  if (options_.validate_inputs || check_values_everywhere()) {
+    signature_->check_contents(call.tensors_, facts);
+  }
+  call.device_ = call_device(facts);
+  call.record_->facts_.device = call.device_;
+  Results results;
+  if (facts.writes && !facts.writes_elements) {
+    if (!options_.target.empty()) check_target_exists(name(), options_.target);
+    results = allocate_results(call);
+  } else if (call.device_.type == DeviceType::kMeta) {
+    results = allocate_results(call);
+  } else {
+    results = run_selected(call);
+  }
+  call.close();
+  signature_->check_result(call.tensors_, facts, results.span(), construction_tensors_,
+                           call.record_->served_by_.empty() ? name() : call.record_->served_by_);
+  const RecordPtr record = complete(call);
+  if (call.parent_ != nullptr) call.parent_->file(*this, record);
+  return results;
+}
+
+Results Op::run_selected(Call& call) const {
+  const std::shared_ptr<const ServingTarget> serving = settle_target(call);
+  if (serving->builder != nullptr) return run_target(call, *serving);
+  call.record_->served_by_ = kBuiltinTarget;
+  return forward(call);
+}
+
+Results Op::allocate_results(const Call& call) const {
+  Results results;
+  for (size_t i = 0; i < entry().outputs().size(); ++i) {
+    results.push_back(call.output(static_cast<int>(i)));
+  }
+  return results;
+}
+
+Device Op::call_device(const spec::CallFacts& facts) const {
+  if (facts.has_device) return facts.device;
+  if (!options_.device.empty()) return parse_device(options_.device);
+  if (!construction_tensors_.empty()) return construction_tensors_.front().device();
+  return kCpuDevice;
+}
+
+std::shared_ptr<const ServingTarget> Op::settle_target(Call& call) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (serving_ != nullptr) return serving_;
+  }
+  std::shared_ptr<const ServingTarget> selected;
+  try {
+    selected =
+        std::make_shared<const ServingTarget>(select_target(name(), options_.target, call.device_));
+    check_serves(*selected);
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    call.selected_here_ = serving_ == nullptr;
+    throw;
+  }
+  std::lock_guard lock(mutex_);
+  if (serving_ == nullptr) {
+    serving_ = std::move(selected);
+    call.selected_here_ = true;
+  }
+  return serving_;
+}
+
+void Op::check_serves(const ServingTarget& serving) const {
+  if (serving.builder != nullptr || serving.name == kBuiltinTarget) return;
+  const bool composition_alone = op_class_.is_composite() && op_class_.interfaces().empty();
+  TILEOPS_CHECK(ErrorKind::kOpNotAvailable, composition_alone,
+                "{}: target {} registered no builder for it, and the op's own kernels serve target "
+                "builtin only; ask for target builtin or register a builder{}",
+                name(), serving.name, load_failures_note());
+}
+
+Results Op::run_target(Call& call, const ServingTarget& serving) const {
+  TargetKernelKey key{call.device_, {}};
+  for (size_t i = 0; i < entry().inputs().size(); ++i) {
+    key.inputs.push_back(call.facts().inputs[i]);
+    key.inputs.back().strides = {};
+  }
+  const auto found = target_kernels_.get_or_build(key, [&] {
+    std::vector<spec::TensorFacts> inputs(call.facts().inputs.begin(),
+                                          call.facts().inputs.begin() +
+                                              static_cast<ptrdiff_t>(entry().inputs().size()));
+    std::shared_ptr<TargetKernel> kernel =
+        (*serving.builder)({name(), call.device_, std::move(inputs), params()});
+    TILEOPS_CHECK(ErrorKind::kOpNotAvailable, kernel != nullptr,
+                  "{}: the builder of target {} returned nothing that can be called", name(), serving.name);
+    return kernel;
+  });
+  if (found.fresh && tuned()) tune_target_kernel(*found.value, serving.name);
+  call.record_->served_by_ = serving.name;
+  return found.value->run(call.tensors_);
+}
+
+RecordPtr Op::complete(Call& call) const {
+  std::lock_guard lock(mutex_);
+  last_call_ = call.record_;
+  return last_call_;
+}
+
+void Op::undo_selection() const noexcept {
+  target_kernels_.clear();
+  for (const auto& cache : caches_) cache->clear();
+  std::lock_guard lock(mutex_);  // parents before what they hold; the holding graph has no circle
+  serving_ = nullptr;
+  for (const HeldSlot& slot : held_) slot.op->undo_selection();
+}
+
+size_t Op::TargetKernelKeyHash::operator()(const TargetKernelKey& key) const {
+  size_t seed = hash_of(static_cast<int>(key.device.type), key.device.index);
+  for (const spec::TensorFacts& facts : key.inputs) {
+    seed = hash_mix(seed, facts.present ? static_cast<size_t>(facts.dtype) + 1 : 0);
+    for (int64_t size : facts.shape) seed = hash_mix(seed, static_cast<size_t>(size));
+  }
+  return seed;
+}
+
+}  // namespace tileops

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/op/op_class.h"
+
+#include <map>
+#include <mutex>
+
+#include <fmt/ranges.h>
+
+#include "tileops/core/check.h"
+#include "tileops/op/op.h"
+#include "tileops/spec/registry.h"
+#include "tileops/spec/workload.h"
+
+namespace tileops {
+namespace {
+
+struct Classes {
+  std::mutex mutex;  // guards the maps
+  std::map<std::string, const OpClass*, std::less<>> by_name;
+  std::map<std::string, spec::ClassFacts, std::less<>> facts;
+};
+
+Classes& classes() {
+  static auto& instance = *new Classes;
+  return instance;
+}
+
+/// The names of the parameters that a constructor takes, read off an instance made from a workload.
+std::vector<std::string> constructor_params(const OpClass& op_class) {
+  std::vector<std::string> names;
+  try {
+    const auto entry = op_class.entry();
+    const auto cases = spec::workload_cases(*entry);
+    if (cases.empty()) return names;
+    for (const auto& [name, value] : op_class.make(cases.front().params)->given_params()) {
+      names.push_back(name);
+    }
+  } catch (const Error&) {
+    // A class that cannot be constructed has no parameters to compare; its own error says why.
+  }
+  return names;
+}
+
+spec::ClassFacts facts_of(const OpClass& op_class) {
+  spec::ClassFacts facts;
+  facts.name = op_class.name();
+  for (const StageType& stage : op_class.delegate_types()) {
+    facts.delegates.emplace_back(stage.stage, stage.op_class->name());
+  }
+  for (const auto& [key, interface] : op_class.kernel_types()) facts.kernel_keys.push_back(key);
+  facts.params = constructor_params(op_class);
+  facts.injected = op_class.injected();
+  return facts;
+}
+
+const spec::ClassFacts* lookup_facts(std::string_view name) {
+  const OpClass* op_class = find_op_class(name);
+  if (op_class == nullptr) return nullptr;
+  spec::ClassFacts facts = facts_of(*op_class);
+  Classes& c = classes();
+  std::lock_guard lock(c.mutex);
+  return &c.facts.insert_or_assign(std::string(name), std::move(facts)).first->second;
+}
+
+}  // namespace
+
+const OpClass& OpClass::declare(OpClassFacts facts) {
+  TILEOPS_CHECK(ErrorKind::kValue, find_op_class(facts.name) == nullptr,
+                "{}: an op class of that name is declared already", facts.name);
+  std::vector<std::string> interfaces;
+  for (const InterfaceType& interface : facts.interfaces) interfaces.push_back(interface.name);
+  declare_kernel_table(facts.name, std::move(interfaces), facts.kernel_types);
+  const auto* declared = new OpClass(std::move(facts));
+  Classes& c = classes();
+  std::lock_guard lock(c.mutex);
+  c.by_name.emplace(declared->name(), declared);
+  return *declared;
+}
+
+std::vector<std::pair<std::string, std::string>> OpClass::kernel_types() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const AnyImplementation& kernel : facts_.kernel_types) {
+    result.emplace_back(kernel.info.key, kernel.interface);
+  }
+  return result;
+}
+
+size_t OpClass::stage_index(std::string_view stage) const {
+  std::vector<std::string_view> declared;
+  for (size_t i = 0; i < facts_.delegate_types.size(); ++i) {
+    if (facts_.delegate_types[i].stage == stage) return i;
+    declared.push_back(facts_.delegate_types[i].stage);
+  }
+  raise(ErrorKind::kDelegate, "{}: no stage {}; declared: {}", name(), stage,
+        declared.empty() ? "none" : fmt::format("{}", fmt::join(declared, ", ")));
+}
+
+std::shared_ptr<const spec::Entry> OpClass::entry() const { return spec::entry(name()); }
+
+std::shared_ptr<Op> OpClass::make(const Params& params, const OpOptions& options) const {
+  TILEOPS_CHECK(ErrorKind::kState, facts_.make != nullptr,
+                "{}: the class cannot be constructed by name", name());
+  return facts_.make(params, options);
+}
+
+const OpClass* find_op_class(std::string_view name) {
+  Classes& c = classes();
+  std::lock_guard lock(c.mutex);
+  const auto it = c.by_name.find(name);
+  return it == c.by_name.end() ? nullptr : it->second;
+}
+
+const OpClass& op_class(std::string_view name) {
+  const OpClass* found = find_op_class(name);
+  TILEOPS_CHECK(ErrorKind::kValue, found != nullptr, "no op is named {}; known: {}", name,
+                fmt::join(op_class_names(), ", "));
+  return *found;
+}
+
+std::vector<std::string> op_class_names() {
+  Classes& c = classes();
+  std::lock_guard lock(c.mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, op_class] : c.by_name) names.push_back(name);
+  return names;
+}
+
+spec::ClassLookup class_lookup() { return lookup_facts; }
+
+}  // namespace tileops

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/op/record.h"
+
+#include "tileops/core/check.h"
+#include "tileops/op/op_class.h"
+
+namespace tileops {
+
+CallRecord::CallRecord(const OpClass& op_class, std::shared_ptr<const spec::Signature> signature)
+    : op_class_(&op_class), signature_(std::move(signature)) {}
+
+const std::string& CallRecord::op() const { return op_class_->name(); }
+
+int64_t CallRecord::index(std::string_view name) const {
+  const int slot = signature_->entry().index_slot(name);
+  TILEOPS_CHECK(ErrorKind::kValue, slot >= 0, "{}: the signature has no index {}", op(), name);
+  const spec::IndexValue& value = facts_.indices[static_cast<size_t>(slot)];
+  TILEOPS_CHECK(ErrorKind::kValue, value.kind == spec::IndexValue::Kind::kDim,
+                "{}: index {} is not a size; read it with value()", op(), name);
+  return value.dim;
+}
+
+Value CallRecord::value(std::string_view name) const { return signature_->value_of(facts_, name); }
+
+const spec::TensorFacts& CallRecord::tensor(std::string_view name) const {
+  const spec::Entry& entry = signature_->entry();
+  if (const int slot = entry.input_slot(name); slot >= 0) {
+    return facts_.inputs[static_cast<size_t>(slot)];
+  }
+  const int slot = entry.output_slot(name);
+  TILEOPS_CHECK(ErrorKind::kValue, slot >= 0, "{}: the signature has no tensor {}", op(), name);
+  return facts_.outputs[static_cast<size_t>(slot)];
+}
+
+Traffic CallRecord::traffic() const {
+  Traffic traffic;
+  const spec::Entry& entry = signature_->entry();
+  for (size_t i = 0; i < entry.inputs().size(); ++i) traffic.read_bytes += facts_.inputs[i].bytes();
+  for (size_t i = 0; i < entry.outputs().size(); ++i) traffic.written_bytes += facts_.outputs[i].bytes();
+  return traffic;
+}
+
+std::vector<std::string> CallRecord::written() const {
+  std::vector<std::string> names;
+  const spec::Entry& entry = signature_->entry();
+  for (size_t i = 0; i < entry.inputs().size(); ++i) {
+    if (entry.inputs()[i].mutated && facts_.inputs[i].present) names.push_back(entry.inputs()[i].name);
+  }
+  for (size_t i = 0; i < entry.outputs().size(); ++i) {
+    if (facts_.outputs[i].present) names.push_back(entry.outputs()[i].name);
+  }
+  return names;
+}
+
+Tensor CallRecord::metadata(std::string_view input) const {
+  size_t slot = 0;
+  for (const spec::TensorDecl& decl : signature_->entry().inputs()) {
+    if (!decl.metadata) continue;
+    if (decl.name == input) {
+      TILEOPS_CHECK(ErrorKind::kState, facts_.device.type != DeviceType::kMeta,
+                    "{}: {} of a meta call has no contents to read", op(), input);
+      return metadata_[slot];
+    }
+    ++slot;
+  }
+  raise(ErrorKind::kValue, "{}: {} is no metadata input of the signature", op(), input);
+}
+
+std::vector<std::string> CallRecord::stage_names() const {
+  std::vector<std::string> names;
+  for (const StageType& stage : op_class_->delegate_types()) names.push_back(stage.stage);
+  return names;
+}
+
+std::vector<RecordPtr> CallRecord::stages(std::string_view stage) const {
+  const size_t index = op_class_->stage_index(stage);
+  std::vector<RecordPtr> records;
+  for (const Filed& filed : filed_) {
+    if (filed.stage == index) records.push_back(filed.record);
+  }
+  return records;
+}
+
+}  // namespace tileops
