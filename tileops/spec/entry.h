@@ -60,7 +60,8 @@ class Entry {
   Entry& operator=(const Entry&) = delete;
 
   const std::string& name() const;
-  const std::string& family() const;      // module and operator namespace
+  const std::string& family() const;      // module, and prefix of the operator's name
+  const std::string& operator_namespace() const;  // file's key `namespace`; "tileops" where absent
   const std::string& summary() const;
   const std::string& ref_api() const;
   const std::string& source() const;      // file that it came from, for messages
