@@ -18,9 +18,9 @@ template <class... Args>
 }  // namespace tileops
 
 /// Raises Error(kind, formatted text) unless the condition holds; the text is built only then.
-#define TILEOPS_CHECK(kind, condition, ...)            \
-  do {                                                 \
-    if (!(condition)) [[unlikely]] {                   \
-      ::tileops::raise(kind, __VA_ARGS__);             \
-    }                                                  \
+#define TILEOPS_CHECK(kind, condition, ...) \
+  do {                                      \
+    if (!(condition)) [[unlikely]] {        \
+      ::tileops::raise(kind, __VA_ARGS__);  \
+    }                                       \
   } while (false)

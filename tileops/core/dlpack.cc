@@ -3,7 +3,7 @@
 
 #include <array>
 #include <memory>
-#include <optional>
+#include <span>
 
 #include "tileops/core/check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DLPack: the exchange of tensors with other frameworks, without copies.
-// The structs restate the ABI of DLPack 1.1 (and of its unversioned predecessor) because the headers
-// that distributions ship are older; a test compares them with PyTorch's own.
+// The structs restate the ABI of DLPack 1.1 (and of its unversioned predecessor) because the
+// headers that distributions ship are older; a test compares them with PyTorch's own.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,15 @@ inline constexpr uint32_t kMajorVersion = 1;
 inline constexpr uint32_t kMinorVersion = 1;
 
 enum DeviceCode : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
-enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6,
-                          kFloat8E4M3Fn = 10, kFloat8E5M2 = 12 };
+enum TypeCode : uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kBool = 6,
+  kFloat8E4M3Fn = 10,
+  kFloat8E5M2 = 12
+};
 inline constexpr uint64_t kFlagReadOnly = 1;
 inline constexpr uint64_t kFlagIsCopied = 2;
 
@@ -63,8 +70,8 @@ Tensor import_managed(DLManagedTensor* managed);
 Tensor import_managed(DLManagedTensorVersioned* managed);
 
 /// A managed tensor that shares the storage; the consumer calls its deleter once.
-/// Errors: kValue for an absent tensor, kDevice for a meta tensor, kDType for a float8 tensor in the
-/// unversioned form, which has no code for it.
+/// Errors: kValue for an absent tensor, kDevice for a meta tensor, kDType for a float8 tensor in
+/// the unversioned form, which has no code for it.
 DLManagedTensor* export_managed(const Tensor& tensor);
 DLManagedTensorVersioned* export_managed_versioned(const Tensor& tensor);
 

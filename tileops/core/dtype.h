@@ -10,8 +10,18 @@
 namespace tileops {
 
 enum class DType : uint8_t {
-  kF64, kF32, kF16, kBF16, kE4M3, kE5M2,
-  kI64, kI32, kI16, kI8, kU8, kBool,
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kE4M3,
+  kE5M2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
 };
 inline constexpr int kNumDTypes = 12;
 
@@ -27,8 +37,9 @@ bool is_floating(DType dtype);
 
 /// One element as double: exact for every dtype but int64 beyond 2^53.
 double load_element(DType dtype, const void* element);
-/// Stores a double, rounded once to nearest even (float dtypes: overflow gives infinity, in e4m3 its
-/// largest value) or truncated and clamped to the range (integers; NaN gives 0); bool: value != 0.
+/// Stores a double, rounded once to nearest even (float dtypes: overflow gives infinity, in e4m3
+/// its largest value) or truncated and clamped to the range (integers; NaN gives 0). A bool is
+/// whether the value is not 0.
 void store_element(DType dtype, void* element, double value);
 
 /// float32 of a bfloat16's bits, exactly.

@@ -15,7 +15,7 @@ enum class ErrorKind {
   kShape,               // ValueError: a tensor's shape or strides disagree with the spec
   kDType,               // TypeError: a tensor's dtype disagrees with the spec
   kDevice,              // ValueError: a tensor or request on a device that cannot be
-  kState,               // RuntimeError: asked at a time when there is no answer (last_call before a call)
+  kState,               // RuntimeError: asked when there is no answer yet (last_call before a call)
   kDelegate,            // RuntimeError: the rules of holding sub-ops are broken
   kOpNotAvailable,      // OpNotAvailableError: nothing can serve this call
   kAmbiguousSelection,  // AmbiguousSelectionError: several implementations claim one call

@@ -13,7 +13,7 @@ bool log_on(Log kind);
 /// One line on standard error: "tileops dispatch: …".
 void log_line(Log kind, std::string_view text);
 
-/// Warnings go to this function (null: the default, one line on standard error). Returns the former.
+/// Warnings go to this function; null: the default, one line on standard error. Returns the former.
 using WarningHandler = void (*)(std::string_view text);
 WarningHandler set_warning_handler(WarningHandler handler);
 /// Errors: whatever the handler throws (a front end may turn warnings into errors).

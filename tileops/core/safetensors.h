@@ -12,10 +12,9 @@
 
 namespace tileops {
 
-/// A safetensors file, mapped; its tensors view the mapping and keep it alive (one whose data is not
-/// aligned to its dtype is a copy). Writing to a tensor never changes the file. The file must not
-/// shrink while it is mapped.
-/// Thread safety: const members may be called from several threads.
+/// A safetensors file, mapped; its tensors view the mapping and keep it alive (one whose data is
+/// not aligned to its dtype is a copy). Writing to a tensor never changes the file. The file must
+/// not shrink while it is mapped. Thread safety: const members may be called from several threads.
 class SafetensorsFile {
  public:
   /// Maps the file and checks its header whole: size limits, JSON, offsets in range, no overlap, no
@@ -39,10 +38,9 @@ class SafetensorsFile {
 };
 
 /// Checks and reads a file image that is in memory already; `owner` keeps `data` alive.
-std::map<std::string, Tensor> parse_safetensors(const void* data, size_t bytes,
-                                                const std::string& source,
-                                                std::shared_ptr<const void> owner,
-                                                std::map<std::string, std::string>* metadata = nullptr);
+std::map<std::string, Tensor> parse_safetensors(
+    const void* data, size_t bytes, const std::string& source, std::shared_ptr<const void> owner,
+    std::map<std::string, std::string>* metadata = nullptr);
 
 /// Writes contiguous copies of CPU tensors, replacing `path` atomically. The header lists them in
 /// the given order; their data lies widest dtype first, so that all of it is aligned.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -283,7 +284,10 @@ std::string_view format_dtype_name(DType dtype) {
 std::string printable(std::string_view name) {
   constexpr size_t kMaxLength = 200;
   std::string text;
-  for (const char c : name.substr(0, kMaxLength)) {
+  size_t length = std::min(name.size(), kMaxLength);
+  const auto is_continuation = [&](size_t i) { return (name[i] & 0xc0) == 0x80; };
+  while (length > 0 && length < name.size() && is_continuation(length)) --length;
+  for (const char c : name.substr(0, length)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
       text += fmt::format("\\x{:02x}", byte);
@@ -291,7 +295,7 @@ std::string printable(std::string_view name) {
       text += c;
     }
   }
-  return name.size() > kMaxLength ? text + "..." : text;
+  return length < name.size() ? text + "..." : text;
 }
 
 Header parse_header(std::string_view image, const std::string& source) {

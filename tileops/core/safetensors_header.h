@@ -30,7 +30,8 @@ struct Header {
 /// The format's name of a dtype, such as "BF16" or "F8_E4M3".
 std::string_view format_dtype_name(DType dtype);
 
-/// A name from a file, fit for a line of text: control characters escaped, long ones cut.
+/// A name from a file, fit for a line of text: control characters escaped, a long one cut
+/// between characters.
 std::string printable(std::string_view name);
 
 /// Errors: kIo, "SOURCE: tensor NAME: fault".

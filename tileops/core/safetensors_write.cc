@@ -55,7 +55,9 @@ std::string quoted(const std::string& path, const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    raise(ErrorKind::kValue, "{}: the name {} is not UTF-8", path, printable(text));
+    using Handler = nlohmann::json::error_handler_t;
+    raise(ErrorKind::kValue, "{}: the name {} is not UTF-8", path,
+          nlohmann::json(text).dump(-1, ' ', false, Handler::replace));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/core/tensor.h"
 
-#include <cstring>
+#include <cstddef>
 #include <utility>
 
 #include "tileops/core/allocator.h"
@@ -143,7 +143,7 @@ double Tensor::at(std::initializer_list<int64_t> index) const {
   int64_t offset = 0;
   for (int i = 0; is_inside && i < rank(); ++i) {
     is_inside = indices[i] >= 0 && indices[i] < shape_[i];
-    offset += indices[i] * strides_[i];
+    if (is_inside) offset += indices[i] * strides_[i];
   }
   TILEOPS_CHECK(ErrorKind::kShape, is_inside, "at: there is no element {} in {}",
                 to_string(indices), to_string(*this));

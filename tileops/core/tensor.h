@@ -73,7 +73,9 @@ class Tensor {
   /// Address of the first element; null on meta and when there are no elements.
   void* data() const { return data_; }
   template <class T>
-  T* data_as() const { return static_cast<T*>(data_); }
+  T* data_as() const {
+    return static_cast<T*>(data_);
+  }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
   /// Views (no copy). Errors: kShape, kValue; `reshape` where the strides do not allow a view.
@@ -113,7 +115,8 @@ class Tensor {
 /// "bfloat16[8, 4096] on cpu", with the strides where not contiguous; "absent".
 std::string to_string(const Tensor& tensor);
 
-/// Copies elements of `source` into `destination` (same shape; dtypes may differ). CPU tensors only.
+/// Copies elements of `source` into `destination`: CPU tensors of one shape; dtypes may differ.
+/// Errors: kShape, kDevice, kValue (absent).
 void copy_elements(const Tensor& source, const Tensor& destination);
 
 }  // namespace tileops

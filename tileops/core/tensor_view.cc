@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of tensors, and copies between them.
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "tileops/core/check.h"
 #include "tileops/core/tensor.h"
@@ -15,7 +17,9 @@ Dims merged(const Shape& shape, const Strides& strides, Strides& merged_strides)
   for (int i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
     const int last = sizes.size() - 1;
-    if (last >= 0 && merged_strides[last] == shape[i] * strides[i]) {
+    int64_t span = 0;
+    if (last >= 0 && !__builtin_mul_overflow(shape[i], strides[i], &span) &&
+        merged_strides[last] == span) {
       sizes[last] *= shape[i];
       merged_strides[last] = strides[i];
     } else {

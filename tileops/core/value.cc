@@ -2,6 +2,7 @@
 #include "tileops/core/value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "tileops/core/check.h"
@@ -83,6 +84,8 @@ bool Value::operator==(const Value& other) const {
           return false;
         } else if constexpr (kIsShared<A>) {
           return a == b || *a == *b;
+        } else if constexpr (std::is_same_v<A, double>) {
+          return a == b || (std::isnan(a) && std::isnan(b));
         } else {
           return a == b;
         }
@@ -100,6 +103,8 @@ size_t Value::hash() const {
           return hash_list(*value);
         } else if constexpr (std::is_same_v<T, std::shared_ptr<const SumValue>>) {
           return hash_sum(*value);
+        } else if constexpr (std::is_same_v<T, double>) {
+          return std::isnan(value) ? 1 : std::hash<T>{}(value);
         } else {
           return std::hash<T>{}(value);
         }

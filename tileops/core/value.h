@@ -36,14 +36,15 @@ class Value {
   using List = std::vector<Value>;
 
   Value() = default;
-  Value(bool v) : data_(v) {}                                  // NOLINT(google-explicit-constructor)
-  Value(int v) : data_(static_cast<int64_t>(v)) {}             // NOLINT(google-explicit-constructor)
-  Value(int64_t v) : data_(v) {}                               // NOLINT(google-explicit-constructor)
-  Value(double v) : data_(v) {}                                // NOLINT(google-explicit-constructor)
-  Value(DType v) : data_(v) {}                                 // NOLINT(google-explicit-constructor)
-  Value(const char* v) : data_(std::string(v)) {}              // NOLINT(google-explicit-constructor)
-  Value(std::string_view v) : data_(std::string(v)) {}         // NOLINT(google-explicit-constructor)
-  Value(std::string v) : data_(std::move(v)) {}                // NOLINT(google-explicit-constructor)
+  Value(None) {}  // NOLINT(google-explicit-constructor)
+  Value(bool v) : data_(v) {}                           // NOLINT(google-explicit-constructor)
+  Value(int v) : data_(static_cast<int64_t>(v)) {}      // NOLINT(google-explicit-constructor)
+  Value(int64_t v) : data_(v) {}                        // NOLINT(google-explicit-constructor)
+  Value(double v) : data_(v) {}                         // NOLINT(google-explicit-constructor)
+  Value(DType v) : data_(v) {}                          // NOLINT(google-explicit-constructor)
+  Value(const char* v) : data_(std::string(v)) {}       // NOLINT(google-explicit-constructor)
+  Value(std::string_view v) : data_(std::string(v)) {}  // NOLINT(google-explicit-constructor)
+  Value(std::string v) : data_(std::move(v)) {}         // NOLINT(google-explicit-constructor)
   Value(List v) : data_(std::make_shared<const List>(std::move(v))) {}          // NOLINT
   Value(SumValue v) : data_(std::make_shared<const SumValue>(std::move(v))) {}  // NOLINT
 
@@ -57,6 +58,7 @@ class Value {
   const List* as_list() const;
   const SumValue* as_sum() const;
 
+  /// Reflexive, so that a value can be a key: NaN equals NaN. Kinds differ: 1 is not 1.0 nor true.
   bool operator==(const Value& other) const;
   size_t hash() const;
 
