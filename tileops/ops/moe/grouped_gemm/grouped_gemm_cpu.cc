@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's grouped GEMM: the driver of tileops/cpu over the rows that the metadata describes.
+#include <vector>
+
+#include "tileops/cpu/grouped_gemm.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
+
+namespace tileops::grouped_gemm {
+namespace {
+
+cpu::ActivationParams cpu_activation(const GatedActivation& activation) {
+  using Kind = GatedActivation::Kind;
+  cpu::ActivationParams params;
+  switch (activation.kind()) {
+    case Kind::kNone: params.kind = cpu::Activation::kNone; break;
+    case Kind::kSiluAndMul: params.kind = cpu::Activation::kSiluAndMul; break;
+    case Kind::kGeluAndMul: params.kind = cpu::Activation::kGeluAndMul; break;
+    case Kind::kGeluTanhAndMul: params.kind = cpu::Activation::kGeluTanhAndMul; break;
+    case Kind::kSwigluOai:
+      params = {cpu::Activation::kSwigluOai, static_cast<float>(activation.alpha()),
+                static_cast<float>(activation.limit())};
+      break;
+  }
+  return params;
+}
+
+class CpuBlockedKernel final : public GroupedGemmKernel {
+ public:
+  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation)
+      : layout_(layout), activation_(cpu_activation(activation)) {}
+
+  void run(const Args& args) const override {
+    const RowMatrix a = row_matrix(layout_, args.a);
+    const std::vector<ExpertRows> rows =
+        expert_rows(layout_, args.layout_metadata, args.b.shape()[0], a.num_rows);
+    if (is_flat(a) && is_flat(row_matrix(layout_, args.out))) {
+      run_rows(args, rows, 0);
+      return;
+    }
+    for (const ExpertRows& one : rows) {
+      run_rows(args, {{one.expert, one.row_begin % layout_.max_m(), one.num_rows}},
+               one.row_begin / layout_.max_m());
+    }
+  }
+
+ private:
+  /// Whether every row lies one row stride after the one before it, slabs too.
+  static bool is_flat(const RowMatrix& m) {
+    return m.num_rows <= m.rows_per_slab || m.slab_stride == m.rows_per_slab * m.row_stride;
+  }
+
+  void run_rows(const Args& args, const std::vector<ExpertRows>& rows, int64_t slab) const {
+    const RowMatrix a = row_matrix(layout_, args.a), out = row_matrix(layout_, args.out);
+    std::vector<cpu::RowSegment> segments;
+    for (const ExpertRows& r : rows) segments.push_back({r.row_begin, r.num_rows, r.expert});
+    const auto at_slab = [slab](const Tensor& tensor, const RowMatrix& m) {
+      return tensor.data_as<std::byte>() + slab * m.slab_stride * dtype_bytes(tensor.dtype());
+    };
+    cpu::GroupedGemm problem{
+        .segments = segments,
+        .a = {at_slab(args.a, a), args.a.dtype(), a.row_stride, a.column_stride},
+        .b = {args.b.data(), args.b.dtype(), args.b.shape()[0], args.b.shape()[1], args.b.shape()[2],
+              args.b.strides()[0], args.b.strides()[1], args.b.strides()[2]},
+        .activation = activation_,
+        .out = {at_slab(args.out, out), args.out.dtype(), out.row_stride, out.column_stride}};
+    if (args.bias.defined()) {
+      problem.bias = {args.bias.data(), args.bias.dtype(), args.bias.strides()[0], args.bias.strides()[1]};
+    }
+    cpu::grouped_gemm(problem);
+  }
+
+  MGroupedLayout layout_;
+  cpu::ActivationParams activation_;
+};
+
+}  // namespace
+
+Implementation<GroupedGemm> cpu_blocked() {
+  return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
+          .refusal = [](const Call&) { return Refusal(); },
+          .entry_for = [](const Call& call) -> EntryFor<GroupedGemm> {
+            return {Value::List{call.layout.to_value(), call.activation.to_value()},
+                    [layout = call.layout, activation = call.activation](const BuildOptions&) {
+                      return std::make_shared<CpuBlockedKernel>(layout, activation);
+                    }};
+          }};
+}
+
+}  // namespace tileops::grouped_gemm
