@@ -54,36 +54,6 @@ RecordPtr Op::last_call() const {
   return last_call_;
 }
 
-namespace {
-
-std::optional<double> staged_sum(const CallRecord& record, std::string_view stage,
-                                 std::string_view quantity);
-
-spec::Cost price(const CallRecord& record) {
-  return spec::evaluate_roofline(
-      {.signature = record.signature(),
-       .facts = record.facts(),
-       .metadata = [&](std::string_view input) { return record.metadata(input); },
-       .staged = [&](std::string_view stage, std::string_view quantity) {
-         return staged_sum(record, stage, quantity);
-       }});
-}
-
-std::optional<double> staged_sum(const CallRecord& record, std::string_view stage,
-                                 std::string_view quantity) {
-  const std::vector<RecordPtr> staged = record.stages(stage);
-  if (staged.empty()) return std::nullopt;
-  double sum = 0;
-  for (const RecordPtr& sub : staged) {
-    if (quantity == "flops") sum += price(*sub).flops;
-    else if (quantity == "bytes") sum += price(*sub).bytes;
-    else sum += static_cast<double>(sub->index(quantity));
-  }
-  return sum;
-}
-
-}  // namespace
-
 spec::Cost Op::eval_roofline() const { return price(*last_call()); }
 
 std::optional<std::string> Op::serving_target() const {

@@ -15,6 +15,7 @@
 #include "tileops/dispatch/kernel_cache.h"
 #include "tileops/dispatch/results.h"
 #include "tileops/spec/facts.h"
+#include "tileops/spec/roofline.h"
 #include "tileops/spec/signature.h"
 
 namespace tileops {
@@ -94,6 +95,10 @@ class CallRecord {
   std::string served_by_;
   std::optional<double> elapsed_us_;
 };
+
+/// The price of a call by its spec's formula; a composite's by what its staged records say.
+/// Errors: kSpec (the formula failed), kState (it reads metadata of a meta call).
+spec::Cost price(const CallRecord& record);
 
 /// Switches the timing of calls on the host on or off, for the whole process (off at the start).
 void set_call_timing(bool on);
