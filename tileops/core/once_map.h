@@ -37,18 +37,16 @@ class OnceMap {
   template <class Build>
   Found get_or_build(const Key& key, Build&& build) {
     std::promise<Value> promise;
-    std::shared_ptr<Slot> slot;
+    auto slot = std::make_shared<Slot>(promise.get_future().share());
     {
       std::unique_lock lock(mutex_);
-      auto [it, inserted] = slots_.try_emplace(key);
-      if (inserted) {
-        it->second = std::make_shared<Slot>(promise.get_future().share(), next_order_++);
-      }
-      slot = it->second;
+      const auto [it, inserted] = slots_.try_emplace(key, slot);
       if (!inserted) {
+        slot = it->second;
         lock.unlock();
         return {wait(*slot), false};
       }
+      slot->order = next_order_++;
     }
     try {
       promise.set_value(build());
@@ -75,20 +73,23 @@ class OnceMap {
     return result;
   }
 
-  void clear() {
+  /// What is dropped is destroyed outside the lock: its destructors may be the user's code.
+  void clear() noexcept {
+    std::unordered_map<Key, std::shared_ptr<Slot>, Hash> dropped;
     std::unique_lock lock(mutex_);
-    slots_.clear();
+    slots_.swap(dropped);
+    lock.unlock();
   }
 
  private:
   struct Slot {
-    Slot(std::shared_future<Value> future, int64_t number)
-        : value(std::move(future)), order(number), builder(std::this_thread::get_id()) {}
+    explicit Slot(std::shared_future<Value> future)
+        : value(std::move(future)), builder(std::this_thread::get_id()) {}
     bool ready() const {
       return value.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     }
     std::shared_future<Value> value;
-    int64_t order;
+    int64_t order = 0;
     std::thread::id builder;
   };
 
