@@ -58,8 +58,8 @@ def launch(function, grid, block, smem_bytes, params, cluster=1, programmatic=Fa
            "cuLaunchKernelEx")
 
 
-def tensor_map(tensor, dims, strides_bytes, box):
-    """A tiled map of 16-bit elements with 128-byte swizzle; dims innermost first."""
+def tensor_map(tensor, dims, strides_bytes, box, swizzle=3):
+    """A tiled map of 16-bit elements; dims innermost first; swizzle 2: 64, 3: 128 bytes."""
     rank = len(dims)
     storage = (ctypes.c_ubyte * 192)()
     address = (ctypes.addressof(storage) + 63) // 64 * 64
@@ -67,6 +67,6 @@ def tensor_map(tensor, dims, strides_bytes, box):
     _check(_cuda.cuTensorMapEncodeTiled(
         ctypes.c_void_p(address), dtype, rank, ctypes.c_void_p(tensor.data_ptr()),
         (ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * max(rank - 1, 1))(*strides_bytes),
-        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, 3, PROMOTION, 0),
+        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, swizzle, PROMOTION, 0),
         f"cuTensorMapEncodeTiled {dims} {strides_bytes} {box}")
     return (ctypes.c_uint64 * 16).from_buffer_copy(ctypes.string_at(address, 128))

@@ -28,7 +28,8 @@ class Config:
     ctas: int = 2
 
     def smem_bytes(self):
-        return self.stages * (128 + self.tile_rows) * 128 + 32768 + 1024
+        ring = self.stages * (128 + self.tile_rows) * 128
+        return ring + 2 * (16384 if ring + 2 * 16384 + 1024 <= 232448 else 8192) + 1024
 
     def name(self):
         enum = lambda kind, value: f"static_cast<{SPACE}{kind}>({value})"
@@ -45,16 +46,17 @@ class Config:
 class Params(ctypes.Structure):
     _fields_ = [("weights", ctypes.c_uint64 * 16), ("tokens_large", ctypes.c_uint64 * 16),
                 ("tokens_small", ctypes.c_uint64 * 16),
+                ("out_large", ctypes.c_uint64 * 16), ("out_small", ctypes.c_uint64 * 16),
                 ("out", ctypes.c_void_p), ("out_stride", ctypes.c_int64),
                 ("bias", ctypes.c_void_p), ("bias_stride", ctypes.c_int64),
                 ("metadata", ctypes.c_void_p), ("partial_sums", ctypes.c_void_p),
-                ("partial_flags", ctypes.c_void_p),
+                ("partial_flags", ctypes.c_void_p), ("work_counters", ctypes.c_void_p),
                 ("group_kind", ctypes.c_int32), ("num_experts", ctypes.c_int32),
                 ("alignment", ctypes.c_int32), ("max_m", ctypes.c_int32),
                 ("num_rows", ctypes.c_int32), ("num_features", ctypes.c_int32),
                 ("num_k_tiles", ctypes.c_int32), ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
-                ("pad", ctypes.c_int32 * 8)]
+                ("pad", ctypes.c_int32 * 6)]
 
 
 class SegmentsParams(ctypes.Structure):
@@ -99,7 +101,7 @@ def workspace(config, grid):
     key = (config.tile_rows, grid)
     if key not in _workspace:
         _workspace[key] = (torch.empty(grid * 2 * 128 * config.tile_rows // 2, device="cuda"),
-                           torch.zeros(grid * 2, dtype=torch.int32, device="cuda"))
+                           torch.zeros(grid * 2 + 3, dtype=torch.int32, device="cuda"))
     return _workspace[key]
 
 
@@ -123,6 +125,12 @@ class Call:
             near, half = (ldb, f * ldb) if config.activation != "swigluoai" else (2 * ldb, ldb)
             p.weights = driver.tensor_map(b, [k, 8, 2, f // 8, experts],
                                           [near, half, 8 * near, ldeb], [64, 8, 2, 8, 1])
+        if out.dtype != torch.float32:
+            features = f if gated else n
+            box, swizzle = (32, 2) if gated else (64, 3)
+            ldo = out.stride(0) * size
+            p.out_large = driver.tensor_map(out, [features, rows], [ldo], [box, 32], swizzle)
+            p.out_small = driver.tensor_map(out, [features, rows], [ldo], [box, 16], swizzle)
         p.out, p.out_stride = out.data_ptr(), out.stride(0)
         if bias is not None:
             p.bias, p.bias_stride = bias.data_ptr(), bias.stride(0)
@@ -131,6 +139,7 @@ class Call:
         self.grid = (grid or sms) // config.ctas * config.ctas
         sums, flags = workspace(config, self.grid)
         p.partial_sums, p.partial_flags = sums.data_ptr(), flags.data_ptr()
+        p.work_counters = flags.data_ptr() + self.grid * 8
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
         p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, (k + 63) // 64
         p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost

@@ -7,6 +7,7 @@
 #include "tileops/device/ptx/convert.cuh"
 #include "tileops/device/ptx/memory.cuh"
 #include "tileops/device/ptx/threads.cuh"
+#include "tileops/device/ptx/tma.cuh"
 
 namespace tileops::device {
 
@@ -19,10 +20,11 @@ template <>
 constexpr bool kIsGated<Identity> = false;
 
 /// Token rows that a warpgroup stages at once: rows of one output type, swizzled by 16 bytes so that
-/// neither the transposed writes nor the reads of whole rows meet in a bank.
-template <class Out, int kFeatures>
+/// neither the transposed writes nor the reads of whole rows meet in a bank. 16-bit rows lie as in
+/// TMA's 128-byte (gated: 64-byte) swizzle.
+template <class Out, int kFeatures, int kBytesOf>
 struct StagedRows {
-  static constexpr int kBytes = 16384;
+  static constexpr int kBytes = kBytesOf;
   static constexpr int kRowBytes = kFeatures * static_cast<int>(sizeof(Out));
   static constexpr int kRows = kBytes / kRowBytes;
   static constexpr int kChunks = kRowBytes / 16;
@@ -43,14 +45,19 @@ struct StagedRows {
 };
 
 struct OutputTile {
-  void* row0;           // first output row of the tile, at feature 0
-  int64_t row_stride;   // in elements
-  int num_rows;         // valid token rows
-  int first_feature;    // of this warpgroup
-  int num_features;     // of the whole output
+  void* row0;          // first output row of the tile, at feature 0
+  int64_t row_stride;  // in elements
+  const void* map_large;  // boxes of kFeatures x kLargeBox rows, kFeatures x kSmallBox rows
+  const void* map_small;
+  int first_row;
+  int num_rows;       // valid token rows
+  int first_feature;  // of this warpgroup
+  int num_features;   // of the whole output
 };
 
-/// P: Element, Output, Activation, kHasBias, kTileRows (token rows that the accumulators cover).
+/// P: Output, Activation, kTileRows (token rows that the accumulators cover), kStagingBytes.
+/// 16-bit outputs leave by TMA, under the next tile's products; the last rows of a tile that fill no
+/// box, and 32-bit outputs, by ordinary stores.
 template <class P>
 class TransposedStore {
  public:
@@ -59,7 +66,12 @@ class TransposedStore {
   static constexpr bool kGated = kIsGated<Activation>;
   static constexpr int kFeatures = kGated ? 32 : 64;  // output features of one warpgroup
   static constexpr int kValues = P::kTileRows / 2;
-  using Staged = StagedRows<Out, kFeatures>;
+  static constexpr int kLargeBox = 32;
+  static constexpr int kSmallBox = 16;
+
+  /// `staging` belongs to this warpgroup, as does hardware barrier `barrier`.
+  __device__ __forceinline__ TransposedStore(uint8_t* staging, int barrier)
+      : staging_(smem_address(staging)), barrier_(barrier) {}
 
   /// Adds one bias per weight row; `low` is of row lane / 4 of the warp's 16, `high` of row + 8.
   static __device__ __forceinline__ void add_bias(float (&accum)[kValues], float low, float high) {
@@ -72,23 +84,36 @@ class TransposedStore {
     }
   }
 
-  /// `staging` belongs to this warpgroup, as does hardware barrier `barrier`.
-  static __device__ __forceinline__ void store(const float (&accum)[kValues], uint8_t* staging,
-                                               const OutputTile& tile, const Activation& activation,
-                                               int barrier) {
-    const uint32_t base = smem_address(staging);
+  __device__ __forceinline__ void store(const float (&accum)[kValues], const OutputTile& tile,
+                                        const Activation& activation) {
 #pragma unroll
     for (int row = 0; row < P::kTileRows; row += Staged::kRows) {
       if (row < tile.num_rows) {
+        const uint32_t base = staging_ + buffer_ * Staged::kBytes;
+        buffer_ ^= 1;
+        if (is_leader()) tma_store_wait_read<1>();
+        named_barrier_sync(barrier_, kWarpgroupThreads);
         stage(accum, row, base, tile.num_rows, activation);
-        named_barrier_sync(barrier, kWarpgroupThreads);
-        copy(base, row, tile);
-        named_barrier_sync(barrier, kWarpgroupThreads);
+        fence_async_proxy();
+        named_barrier_sync(barrier_, kWarpgroupThreads);
+        const int num_rows = min(tile.num_rows - row, Staged::kRows);
+        const int num_boxed = kByTma ? num_rows / kSmallBox * kSmallBox : 0;
+        if (kByTma && is_leader()) send(base, tile, row, num_boxed);
+        copy(base, tile, row, num_boxed, num_rows);
       }
     }
   }
 
+  /// Waits until all that was stored has been written.
+  __device__ __forceinline__ void drain() {
+    if (is_leader()) tma_store_wait();
+  }
+
  private:
+  using Staged = StagedRows<Out, kFeatures, P::kStagingBytes / 2>;
+  static constexpr bool kByTma = sizeof(Out) == 2;
+  static_assert(Staged::kRows % kLargeBox == 0, "TransposedStore: a buffer holds whole boxes");
+
   /// The two rows that accum[4 i ..] holds of one output feature; `half` 1: the feature 8 further.
   static __device__ __forceinline__ void values(const float (&accum)[kValues], int i, int half,
                                                 const Activation& activation, float& even,
@@ -112,9 +137,8 @@ class TransposedStore {
     const int lane = lane_idx();
 #pragma unroll
     for (int row = 0; row < Staged::kRows; row += 8 * kRowBlocks) {
-      if (row0 + row >= P::kTileRows) break;
       if (row0 + row < num_rows) {
-        if constexpr (sizeof(Out) == 4) {
+        if constexpr (!kByTma) {
 #pragma unroll
           for (int half = 0; half < kHalves; ++half) {
             float even, odd;
@@ -143,23 +167,43 @@ class TransposedStore {
     }
   }
 
-  /// Copies the staged rows out, 16 bytes a thread; rows past the tile's and features past the
-  /// output's are not touched.
-  static __device__ __forceinline__ void copy(uint32_t base, int row0, const OutputTile& tile) {
+  /// Sends the first `num_rows` staged rows, a multiple of the small box.
+  static __device__ __forceinline__ void send(uint32_t base, const OutputTile& tile, int row0,
+                                              int num_rows) {
+    for (int row = 0; row < num_rows;) {
+      const bool large = num_rows - row >= kLargeBox;
+      tma_store_2d(large ? tile.map_large : tile.map_small, base + row * Staged::kRowBytes,
+                   tile.first_feature, tile.first_row + row0 + row);
+      row += large ? kLargeBox : kSmallBox;
+    }
+    tma_store_commit();
+  }
+
+  /// Copies staged rows [begin, end) out, 16 bytes a thread; features past the output's are not
+  /// touched.
+  static __device__ __forceinline__ void copy(uint32_t base, const OutputTile& tile, int row0,
+                                              int begin, int end) {
     constexpr int kRowsAtOnce = kWarpgroupThreads / Staged::kChunks;
     constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Out));
     const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
     const int chunk = thread % Staged::kChunks;
     const int feature = tile.first_feature + chunk * kPerChunk;
-    const int num_rows = min(tile.num_rows - row0, Staged::kRows);
     if (feature >= tile.num_features) return;
     Out* out = static_cast<Out*>(tile.row0) + row0 * tile.row_stride + feature;
 #pragma unroll 4
-    for (int row = thread / Staged::kChunks; row < num_rows; row += kRowsAtOnce) {
+    for (int row = begin + thread / Staged::kChunks; row < end; row += kRowsAtOnce) {
       *reinterpret_cast<Vector16*>(out + row * tile.row_stride) =
           load_shared_16(base + Staged::offset(row, chunk));
     }
   }
+
+  static __device__ __forceinline__ bool is_leader() {
+    return threadIdx.x % kWarpgroupThreads == 0;
+  }
+
+  const uint32_t staging_;  // two buffers
+  const int barrier_;
+  int buffer_ = 0;
 };
 
 }  // namespace tileops::device

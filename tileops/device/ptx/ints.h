@@ -11,6 +11,8 @@ using int32_t = int;
 using uint32_t = unsigned int;
 using int64_t = long long;
 using uint64_t = unsigned long long;
+#define TILEOPS_DEVICE __device__  // of a constexpr function that the host calls too
 #else
 #include <cstdint>
+#define TILEOPS_DEVICE
 #endif

@@ -35,6 +35,21 @@ struct Mbarrier {
         : "memory");
   }
 
+  /// As wait, and orders reads behind it after what other CTAs of the cluster wrote before.
+  __device__ __forceinline__ void wait_cluster(uint32_t phase) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "@done bra finished;\n"
+        "bra again;\n"
+        "finished:\n"
+        "}" ::"r"(smem_address(this)),
+        "r"(phase)
+        : "memory");
+  }
+
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(this)) : "memory");
   }
@@ -47,6 +62,18 @@ struct Mbarrier {
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(smem_address(this)),
+        "r"(cta_rank)
+        : "memory");
+  }
+
+  /// As arrive_at, and releases this thread's earlier writes to the cluster: slow, see above.
+  __device__ __forceinline__ void arrive_release_at(uint32_t cta_rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
         "}" ::"r"(smem_address(this)),
         "r"(cta_rank)
         : "memory");

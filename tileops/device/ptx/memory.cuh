@@ -35,6 +35,19 @@ __device__ __forceinline__ void store_matrix_transposed(uint32_t address, uint32
                : "memory");
 }
 
+/// Stores 16 bytes to the place of `pointer` in the shared memory of CTA `cta_rank`.
+__device__ __forceinline__ void store_shared_16_at(void* pointer, uint32_t cta_rank,
+                                                   const Vector16& v) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.v4.b32 [remote], {%2, %3, %4, %5};\n"
+      "}" ::"r"(smem_address(pointer)),
+      "r"(cta_rank), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+      : "memory");
+}
+
 /// Reads past L1: for values that another CTA of the same launch wrote.
 __device__ __forceinline__ Vector16 load_l2_16(const Vector16* pointer) {
   Vector16 v;

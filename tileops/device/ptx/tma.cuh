@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// TMA: tensor copies from global to shared memory that complete on an mbarrier.
+// TMA: tensor copies between global and shared memory. Loads complete on an mbarrier, stores in
+// groups of the thread that issued them.
 #pragma once
 
 #include "tileops/device/ptx/mbarrier.cuh"
 
 namespace tileops::device {
 
-/// L2 eviction priorities, in the encoding that `createpolicy` yields.
-enum class CacheHint : uint64_t {
-  kNormal = 0x1000000000000000ull,
-  kEvictFirst = 0x12F0000000000000ull,  // read once: weights of an expert with one token tile
-  kEvictLast = 0x14F0000000000000ull,   // read again soon: token rows
-};
-
 __device__ __forceinline__ void prefetch_tensor_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 __device__ __forceinline__ void tma_load_3d(void* smem, const void* map, Mbarrier& full, int c0,
-                                            int c1, int c2, CacheHint hint) {
+                                            int c1, int c2) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(smem_address(smem)),
-      "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "r"(c2),
-      "l"(static_cast<uint64_t>(hint))
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(smem_address(smem)),
+      "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 }
 
 __device__ __forceinline__ void tma_load_5d(void* smem, const void* map, Mbarrier& full, int c0,
-                                            int c1, int c2, int c3, int c4, CacheHint hint) {
+                                            int c1, int c2, int c3, int c4) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(smem_address(smem)),
-      "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4),
-      "l"(static_cast<uint64_t>(hint))
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(smem_address(smem)),
+      "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 
@@ -41,23 +33,44 @@ __device__ __forceinline__ void tma_load_5d(void* smem, const void* map, Mbarrie
 /// completes on the same barrier of each.
 template <int kCtas>
 __device__ __forceinline__ void tma_load_2d(void* smem, const void* map, Mbarrier& full, int c0,
-                                            int c1, CacheHint hint) {
+                                            int c1) {
   if constexpr (kCtas == 1) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(smem)),
-        "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "l"(static_cast<uint64_t>(hint))
+        " [%0], [%1, {%3, %4}], [%2];" ::"r"(smem_address(smem)),
+        "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1)
         : "memory");
   } else {
     constexpr uint16_t kEveryCta = (1u << kCtas) - 1;
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(
-            smem_address(smem)),
-        "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "h"(kEveryCta),
-        "l"(static_cast<uint64_t>(hint))
+        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(smem)),
+        "l"(map), "r"(smem_address(&full)), "r"(c0), "r"(c1), "h"(kEveryCta)
         : "memory");
   }
+}
+
+/// Stores one box; what lies outside the tensor is left out.
+__device__ __forceinline__ void tma_store_2d(const void* map, uint32_t smem, int c0, int c1) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+                   map),
+               "r"(smem), "r"(c0), "r"(c1)
+               : "memory");
+}
+
+__device__ __forceinline__ void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Waits until all but the last `kPending` groups have read their shared memory.
+template <int kPending>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+/// Waits until this thread's stores have been written.
+__device__ __forceinline__ void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 }  // namespace tileops::device

@@ -19,17 +19,16 @@ constexpr int kTileFeatures = 128;  // weight rows of a CTA
 constexpr int kMathWarpgroups = 2;
 constexpr int kMathWarps = 8;
 constexpr int kGemmThreads = 384;
-constexpr int kWorkSlots = 4;
-constexpr int kProducerRegisters = 40;
-constexpr int kMathRegisters = 232;
+constexpr int kProducerRegisters = 56;
+constexpr int kMathRegisters = 224;
 
 template <class P>
 struct GemmStorage {
   alignas(1024) uint8_t weights[P::kStages][kTileFeatures * kSwizzleBytes];
   alignas(1024) uint8_t tokens[P::kStages][P::kTileRows * kSwizzleBytes];
-  alignas(1024) uint8_t staging[kMathWarpgroups][16384];
+  alignas(1024) uint8_t staging[kMathWarpgroups][P::kStagingBytes];
   RingBarriers<P::kStages> ring;
-  WorkRing<kWorkSlots> work;
+  WorkRing<P::kCtas> work;
 };
 
 /// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings.
@@ -42,7 +41,7 @@ concept WeightsOnMPolicy = requires {
   P::kRowStep;
   P::kStages;
   P::kCtas;
-  &P::finish;
+  typename P::Epilogue;
 } && P::kStages >= 2 && P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
 
 /// accum [64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in flight.
@@ -108,8 +107,9 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
   auto slot = [&](int of_worker) {
     return (of_worker * P::kCtas + cta_rank) * kMathWarpgroups + warpgroup;
   };
+  typename P::Epilogue epilogue(smem.staging[warpgroup], warpgroup, barrier);
   RingPosition<P::kStages> at;
-  RingPosition<kWorkSlots> work_at;
+  typename WorkRing<P::kCtas>::Position work_at;
   for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
     // Zeros, not a first product that overwrites: with several widths ptxas would serialise wgmma.
     float accum[P::kTileRows / 2] = {};
@@ -123,15 +123,16 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
       partials.add(slot(worker + i), accum, num_values, barrier);
     }
     const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
-    P::finish(p, work, feature_tile, warpgroup, accum, smem.staging[warpgroup], barrier);
+    epilogue.finish(p, work, feature_tile, accum);
   }
+  epilogue.drain();
 }
 
 template <class P>
 __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   static_assert(WeightsOnMPolicy<P>,
                 "weights_on_m: P needs Params, Element, Loader, kTileRows, kRowStep (of 16), "
-                "kStages >= 2, kCtas, finish");
+                "kStages >= 2, kCtas, Epilogue");
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   auto& smem = *reinterpret_cast<GemmStorage<P>*>(shared_bytes);
   const int warp = warp_idx();
@@ -141,7 +142,7 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
 
   if (threadIdx.x == 0) {
     smem.ring.init(P::Loader::kArrivals, kMathWarps * P::kCtas);
-    smem.work.barriers.init(1, kMathWarps + P::Loader::kWarps);
+    smem.work.init(kMathWarps + P::Loader::kWarps);
     fence_barrier_init();
   }
   if constexpr (P::kCtas > 1) {
@@ -149,15 +150,18 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   } else {
     __syncthreads();
   }
+  P::prefetch_tensor_maps(p);
   wait_for_previous_kernel();
   allow_next_kernel();
 
   if (warp < 4) {
     shrink_registers<kProducerRegisters>();
     if (warp == 0) {
+      if (P::kCtas == 1 || cluster_cta_rank() == 0) {
       const WorkShape shape{P::num_feature_tiles(p), p.num_k_tiles, p.split_cost_k_tiles};
-      WorkScheduler<P::kTileRows, kWorkSlots>(P::groups(p), shape, smem.work)
-          .run(worker, num_workers);
+      WorkScheduler<P::kTileRows, P::kCtas>(P::groups(p), shape, smem.work)
+          .run(worker, num_workers, p.work_counters);
+      }
     } else if (warp <= P::Loader::kWarps) {
       P::Loader::run(p, smem);
     }

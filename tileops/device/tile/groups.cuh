@@ -44,17 +44,17 @@ struct Groups {
   }
 };
 
+struct GroupPlace {
+  int expert;
+  Segment segment;
+  int tile;  // within the expert
+};
+
 /// Finds tiles in the concatenation of all experts' tiles. A warp walks the experts 32 at a time,
 /// one a lane, and only forward: tiles must be asked for in rising order.
 template <class TilesOfRows>
 class GroupWalker {
  public:
-  struct Place {
-    int expert;
-    Segment segment;
-    int tile;  // within the expert
-  };
-
   __device__ __forceinline__ GroupWalker(const Groups& groups, TilesOfRows tiles_of_rows)
       : groups_(groups), tiles_of_rows_(tiles_of_rows) {
     load_chunk();
@@ -70,7 +70,7 @@ class GroupWalker {
     return __reduce_add_sync(0xffffffffu, sum);
   }
 
-  __device__ __forceinline__ Place find(int tile) {
+  __device__ __forceinline__ GroupPlace find(int tile) {
     int chunk_tiles = __shfl_sync(0xffffffffu, end_tile_, kWarpThreads - 1);
     while (tile - tiles_before_ >= chunk_tiles) {
       tiles_before_ += chunk_tiles;
@@ -81,7 +81,7 @@ class GroupWalker {
     const int local = tile - tiles_before_;
     const int lane = __ffs(static_cast<int>(__ballot_sync(0xffffffffu, end_tile_ > local))) - 1;
     const int lane_tiles = tiles_of_rows_(segment_.num_rows);
-    Place place;
+    GroupPlace place;
     place.expert = first_expert_ + lane;
     place.segment.first_row = __shfl_sync(0xffffffffu, segment_.first_row, lane);
     place.segment.num_rows = __shfl_sync(0xffffffffu, segment_.num_rows, lane);

@@ -1,45 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of work of a persistent grouped GEMM: whole waves tile by tile, then the rest split on K.
+// The work of a persistent grouped GEMM: whole waves tile by tile, then the rest split along K.
 #pragma once
 
 #include "tileops/device/pipeline/ring.cuh"
+#include "tileops/device/ptx/memory.cuh"
 #include "tileops/device/tile/groups.cuh"
 
 namespace tileops::device {
 
 /// One piece of work: a tile of one expert, or a range of its k_tiles.
-struct alignas(16) Work {
+struct Work {
   int32_t expert;
   int32_t feature_tile;  // this worker's unit of weight rows
   int32_t first_row;     // of the token rows
   int32_t num_rows;      // 0: no more work
   int32_t k_begin;       // in k_tiles; > 0: hand the sum to the worker that has k_begin = 0
   int32_t k_end;
-  int32_t num_partials;   // following workers whose sums this one adds, in order of K
-  int32_t reads_weights_again;  // other tiles read the same weights
+  int32_t num_partials;  // following workers whose sums this one adds, in order of K
+  int32_t unused;
 };
+union WorkSlot {
+  Work work;
+  Vector16 vectors[2];
+};
+static_assert(sizeof(WorkSlot) == 32, "Work travels as two vectors");
 
-/// Pieces between the scheduler warp and all who work on them.
-template <int kSlots>
+/// Pieces of work on their way from the scheduler warp of a cluster's first CTA to all who work on
+/// them. A piece is fetched only when the loader wants it: what is reserved early is balanced badly.
+template <int kCtas>
 struct WorkRing {
-  Work slots[kSlots];
+  static constexpr int kSlots = 2;
+  using Position = RingPosition<kSlots>;
+
+  WorkSlot slots[kSlots];
   RingBarriers<kSlots> barriers;
+  Mbarrier wanted_;
+
+  __device__ void init(int reader_warps) {
+    barriers.init(1, reader_warps * kCtas);
+    wanted_.init(1);
+  }
 
   /// A reader warp takes the next piece; every lane gets it.
-  __device__ __forceinline__ Work take(RingPosition<kSlots>& at) {
-    barriers.wait_full(at);
-    const Work work = slots[at.stage];
+  __device__ __forceinline__ Work take(Position& at) {
+    if constexpr (kCtas == 1) {
+      barriers.full_[at.stage].wait(at.phase);
+    } else {
+      barriers.full_[at.stage].wait_cluster(at.phase);
+    }
+    const Work work = slots[at.stage].work;
     __syncwarp();
-    if (lane_idx() == 0) barriers.empty_[at.stage].arrive();
+    if (lane_idx() == 0) {
+      if constexpr (kCtas == 1) {
+        barriers.empty_[at.stage].arrive();
+      } else {
+        barriers.empty_[at.stage].arrive_at(0);
+      }
+    }
     at.advance();
     return work;
   }
 
-  __device__ __forceinline__ void put(RingPosition<kSlots>& at, const Work& work) {
+  /// The scheduler warp gives a piece to every CTA.
+  __device__ __forceinline__ void put(Position& at, const Work& work) {
     barriers.wait_empty(at);
-    if (lane_idx() == 0) {
-      slots[at.stage] = work;
-      barriers.full_[at.stage].arrive();
+    const int cta = lane_idx();
+    if (cta < kCtas) {
+      if constexpr (kCtas == 1) {
+        slots[at.stage].work = work;
+        barriers.full_[at.stage].arrive();
+      } else {
+        WorkSlot slot;
+        slot.work = work;
+        store_shared_16_at(&slots[at.stage].vectors[0], cta, slot.vectors[0]);
+        store_shared_16_at(&slots[at.stage].vectors[1], cta, slot.vectors[1]);
+        barriers.full_[at.stage].arrive_release_at(cta);
+      }
     }
     __syncwarp();
     at.advance();
@@ -52,7 +88,7 @@ struct WorkShape {
   int split_cost_k_tiles;  // a tile is split along K only where that saves more than this
 };
 
-/// Cuts `rows` token rows into equal tiles of at most `kTileRows`, each a multiple of 16 but the last.
+/// Cuts `rows` token rows into tiles of at most `kTileRows`, all equal multiples of 16 but the last.
 template <int kTileRows>
 struct RowTiling {
   static constexpr int kRowStep = 16;
@@ -68,33 +104,80 @@ struct RowTiling {
 
 /// Fills a WorkRing for worker `worker` of `num_workers`. Token tiles of an expert come in groups of
 /// kGroupRowTiles, the row tile fastest, so that workers which run at the same time share weights.
-template <int kTileRows, int kSlots>
+///
+/// Experts with many rows keep the tensor cores busy, those with few the memory. Each class has a
+/// queue; where both have tiles, half of the workers begin on each and go over to the other when it
+/// is empty, so that products and weight streams run at the same time and not one after the other.
+template <int kTileRows, int kCtas>
 class WorkScheduler {
  public:
   static constexpr int kGroupRowTiles = 8;
+  static constexpr int kManyRows = 160;  // where products take as long as streaming the weights
 
   __device__ __forceinline__ WorkScheduler(const Groups& groups, const WorkShape& shape,
-                                           WorkRing<kSlots>& ring)
-      : shape_(shape), ring_(ring), walker_(groups, TilesOfRows{shape.num_feature_tiles}),
-        num_tiles_(Walker::num_tiles(groups, TilesOfRows{shape.num_feature_tiles})) {}
+                                           WorkRing<kCtas>& ring)
+      : shape_(shape), ring_(ring), many_(groups, TilesOfRows<true>{shape.num_feature_tiles}),
+        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}),
+        num_many_(Many::num_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles})),
+        num_tiles_(num_many_ +
+                   Few::num_tiles(groups, TilesOfRows<false>{shape.num_feature_tiles})) {}
 
-  __device__ __forceinline__ void run(int worker, int num_workers) {
+  /// Whole tiles go to whoever is free: counters[0] (few rows) and [1] (many) count those given out
+  /// beyond the first of each worker, counters[2] the workers that are done; the last one leaves 0.
+  __device__ __forceinline__ void run(int worker, int num_workers, uint32_t* counters) {
     const int num_whole = num_tiles_ / num_workers * num_workers;
-    for (int tile = worker; tile < num_whole; tile += num_workers) {
-      put_piece(tile, 0, shape_.num_k_tiles, 0);
+    const int whole_many = min(num_many_, num_whole);
+    const int whole_few = num_whole - whole_many;
+    const bool both = whole_many > 0 && whole_few > 0;
+    bool many = both ? worker % 2 == 0 : whole_many > 0;
+    int begun = both ? (num_workers + many) / 2 : num_workers;  // tiles that others begin with
+    int tile = both ? worker / 2 : worker;
+    for (int queue = 0; queue < 1 + both; ++queue) {
+      if (queue > 0) {
+        many = !many;
+        begun = num_workers - begun;
+        tile = begun + fetch(counters + many);
+      }
+      while (tile < (many ? whole_many : whole_few)) {
+        put_piece(many ? tile : num_many_ + tile, 0, shape_.num_k_tiles, 0);
+        wait_wanted();
+        tile = begun + fetch(counters + many);
+      }
+    }
+    if (lane_idx() == 0) {
+      __threadfence();
+      if (atomicAdd(counters + 2, 1u) + 1 == static_cast<uint32_t>(num_workers)) {
+        counters[0] = 0;
+        counters[1] = 0;
+        counters[2] = 0;
+      }
     }
     run_rest(worker, num_workers, num_whole);
     ring_.put(at_, Work{});
   }
 
  private:
+  template <bool kMany>
   struct TilesOfRows {
     int num_feature_tiles;
     __device__ __forceinline__ int operator()(int rows) const {
-      return RowTiling<kTileRows>::num_tiles(rows) * num_feature_tiles;
+      return (rows > kManyRows) == kMany ? RowTiling<kTileRows>::num_tiles(rows) * num_feature_tiles
+                                         : 0;
     }
   };
-  using Walker = GroupWalker<TilesOfRows>;
+  using Many = GroupWalker<TilesOfRows<true>>;
+  using Few = GroupWalker<TilesOfRows<false>>;
+
+  static __device__ __forceinline__ int fetch(uint32_t* counter) {
+    uint32_t next = 0;
+    if (lane_idx() == 0) next = atomicAdd(counter, 1u);
+    return static_cast<int>(__shfl_sync(0xffffffffu, next, 0));
+  }
+
+  __device__ __forceinline__ void wait_wanted() {
+    ring_.wanted_.wait(wanted_phase_);
+    wanted_phase_ ^= 1;
+  }
 
   /// Each worker takes an equal share of the k_tiles of the tiles that fill no whole wave.
   __device__ __forceinline__ void run_rest(int worker, int num_workers, int first_tile) {
@@ -111,12 +194,14 @@ class WorkScheduler {
       const int64_t last_unit = (tile + 1) * num_k_tiles - 1;
       const int num_partials = k_begin == 0 ? static_cast<int>(last_unit / share) - worker : 0;
       put_piece(first_tile + static_cast<int>(tile), k_begin, k_end, num_partials);
+      wait_wanted();
       begin += k_end - k_begin;
     }
   }
 
+  /// `tile` counts the tiles of the experts with many rows first.
   __device__ __forceinline__ void put_piece(int tile, int k_begin, int k_end, int num_partials) {
-    const typename Walker::Place place = walker_.find(tile);
+    const GroupPlace place = tile < num_many_ ? many_.find(tile) : few_.find(tile - num_many_);
     const int rows = place.segment.num_rows;
     const int row_tiles = RowTiling<kTileRows>::num_tiles(rows);
     const int rows_of_tile = RowTiling<kTileRows>::rows_of_tile(rows);
@@ -132,15 +217,18 @@ class WorkScheduler {
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;
-    work.reads_weights_again = row_tiles > 1;
+    work.unused = 0;
     ring_.put(at_, work);
   }
 
   const WorkShape shape_;
-  WorkRing<kSlots>& ring_;
-  Walker walker_;
+  WorkRing<kCtas>& ring_;
+  Many many_;
+  Few few_;
+  const int num_many_;
   const int num_tiles_;
-  RingPosition<kSlots> at_;
+  typename WorkRing<kCtas>::Position at_;
+  uint32_t wanted_phase_ = 0;
 };
 
 }  // namespace tileops::device

@@ -47,10 +47,13 @@ struct ActivationOf<GatedActivation::kSwigluOai> {
   using Type = device::SwigluOai;
 };
 
+template <class C>
+class Epilogue;
+
 /// Policy of the weights-on-M skeleton.
 /// kTileRows: token rows of a tile; kRowStep: steps in which the product's width follows the rows
 /// that are there; kStages: ring depth; kCtas: CTAs of a cluster, which share token rows.
-template <ElementType kIn, ElementType kOut, GatedActivation kActivation, bool kHasBias,
+template <ElementType kIn, ElementType kOut, GatedActivation kActivation, bool kHasBiasOf,
           int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf>
 struct Config {
   using Params = GroupedGemmSm90Params;
@@ -58,12 +61,15 @@ struct Config {
   using Output = typename ElementOf<kOut>::Type;
   using Activation = typename ActivationOf<kActivation>::Type;
   using Loader = device::TmaLoader<Config>;
-  using Epilogue = device::TransposedStore<Config>;
+  using Epilogue = grouped_gemm::Epilogue<Config>;
   static constexpr int kTileRows = kTileRowsOf;
   static constexpr int kRowStep = kRowStepOf;
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
-  static constexpr bool kGated = Epilogue::kGated;
+  static constexpr int kStagingBytes = staging_bytes(kTileRowsOf, kStagesOf);
+  static constexpr bool kHasBias = kHasBiasOf;
+  static constexpr bool kGated = device::kIsGated<Activation>;
+  static constexpr bool kInterleaved = kActivation == GatedActivation::kSwigluOai;
   /// Output features of a CTA: a gated one comes of two weight rows.
   static constexpr int kOutFeatures = device::kTileFeatures / (kGated ? 2 : 1);
 
@@ -72,54 +78,83 @@ struct Config {
     return (p.num_features + kOfCluster - 1) / kOfCluster;
   }
 
-  static __device__ __forceinline__ device::Groups groups(const Params& p) {
-    return {static_cast<device::GroupKind>(p.group_kind), p.num_experts, p.alignment, p.max_m,
-            p.num_rows, p.metadata};
-  }
-
-  /// Turns a finished tile's accumulators into rows of the output.
-  static __device__ __forceinline__ void finish(const Params& p, const device::Work& work,
-                                                int feature_tile, int warpgroup,
-                                                float (&accum)[kTileRows / 2], uint8_t* staging,
-                                                int barrier) {
-    device::OutputTile tile;
-    tile.row0 = static_cast<Output*>(p.out) + work.first_row * p.out_stride;
-    tile.row_stride = p.out_stride;
-    tile.num_rows = work.num_rows;
-    tile.first_feature = feature_tile * kOutFeatures + warpgroup * Epilogue::kFeatures;
-    tile.num_features = p.num_features;
-    if constexpr (kHasBias) add_bias(p, work.expert, tile.first_feature, accum);
-    Epilogue::store(accum, staging, tile, activation(p), barrier);
-  }
-
- private:
   static __device__ __forceinline__ Activation activation(const Params& p) {
-    if constexpr (kActivation == GatedActivation::kSwigluOai) {
+    if constexpr (kInterleaved) {
       return {p.swiglu_alpha, p.swiglu_limit};
     } else {
       return {};
     }
   }
 
+  static __device__ __forceinline__ device::Groups groups(const Params& p) {
+    return {static_cast<device::GroupKind>(p.group_kind), p.num_experts, p.alignment, p.max_m,
+            p.num_rows, p.metadata};
+  }
+
+  /// Into the constant cache of the copy engine, before anything needs them.
+  static __device__ __forceinline__ void prefetch_tensor_maps(const Params& p) {
+    if (threadIdx.x == 0) {
+      device::prefetch_tensor_map(&p.weights);
+      device::prefetch_tensor_map(&p.tokens_large);
+      device::prefetch_tensor_map(&p.tokens_small);
+      device::prefetch_tensor_map(&p.out_large);
+      device::prefetch_tensor_map(&p.out_small);
+    }
+  }
+};
+
+/// Turns a finished tile's accumulators into rows of the output.
+template <class C>
+class Epilogue {
+ public:
+  using Params = GroupedGemmSm90Params;
+  using Store = device::TransposedStore<C>;
+  using Accum = float[C::kTileRows / 2];
+
+  __device__ __forceinline__ Epilogue(uint8_t* staging, int warpgroup, int barrier)
+      : store_(staging, barrier), warpgroup_(warpgroup) {}
+
+  __device__ __forceinline__ void finish(const Params& p, const device::Work& work,
+                                         int feature_tile, Accum& accum) {
+    using Out = typename C::Output;
+    device::OutputTile tile;
+    tile.row0 = static_cast<Out*>(p.out) + work.first_row * p.out_stride;
+    tile.row_stride = p.out_stride;
+    tile.map_large = &p.out_large;
+    tile.map_small = &p.out_small;
+    tile.first_row = work.first_row;
+    tile.num_rows = work.num_rows;
+    tile.first_feature = feature_tile * C::kOutFeatures + warpgroup_ * Store::kFeatures;
+    tile.num_features = p.num_features;
+    if constexpr (C::kHasBias) add_bias(p, work.expert, tile.first_feature, accum);
+    store_.store(accum, tile, C::activation(p));
+  }
+
+  __device__ __forceinline__ void drain() { store_.drain(); }
+
+ private:
   static __device__ __forceinline__ void add_bias(const Params& p, int expert, int first_feature,
-                                                  float (&accum)[kTileRows / 2]) {
-    const auto* bias = static_cast<const Element*>(p.bias) + expert * p.bias_stride;
+                                                  Accum& accum) {
+    const auto* bias =
+        static_cast<const typename C::Element*>(p.bias) + expert * p.bias_stride;
     const int warp = static_cast<int>(threadIdx.x) / device::kWarpThreads % 4;
-    const int feature = first_feature + warp * (kGated ? 8 : 16) + device::lane_idx() / 4;
+    const int feature = first_feature + warp * (C::kGated ? 8 : 16) + device::lane_idx() / 4;
     int low = feature;
     int high = feature + 8;
     int num_rows = p.num_features;
-    if constexpr (kGated) {
-      constexpr bool kInterleaved = kActivation == GatedActivation::kSwigluOai;
-      low = kInterleaved ? 2 * feature : feature;
-      high = kInterleaved ? low + 1 : feature + p.num_features;
+    if constexpr (C::kGated) {
+      low = C::kInterleaved ? 2 * feature : feature;
+      high = C::kInterleaved ? low + 1 : feature + p.num_features;
       num_rows = 2 * p.num_features;
     }
     const auto at = [&](int row) {
       return feature < p.num_features && row < num_rows ? device::to_float(bias[row]) : 0.0f;
     };
-    Epilogue::add_bias(accum, at(low), at(high));
+    Store::add_bias(accum, at(low), at(high));
   }
+
+  Store store_;
+  const int warpgroup_;
 };
 
 template <class C>

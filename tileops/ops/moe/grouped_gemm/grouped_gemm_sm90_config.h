@@ -33,9 +33,7 @@ struct Sm90Config {
   int32_t ctas = 2;
   bool operator==(const Sm90Config&) const = default;
 
-  /// Ring of 128 weight rows and tile_rows token rows of 128 bytes, 2 x 16 KiB staging, barriers
-  /// (16 bytes a stage) and 4 slots of work (48 bytes each).
-  int64_t smem_bytes() const { return int64_t{stages} * (128 + tile_rows) * 128 + 32768 + 1024; }
+  int64_t smem_bytes() const { return grouped_gemm::smem_bytes(tile_rows, stages); }
 
   /// The NVRTC name expression of the kernel.
   std::string kernel_name() const {

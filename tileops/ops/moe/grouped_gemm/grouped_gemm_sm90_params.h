@@ -17,11 +17,14 @@
 //   weights, no activation       {K, N, E}          strides {ldb, ldeb}               box {64, 128, 1}
 //   weights, stacked gate and up {K, 8, 2, F/8, E}  {ldb, F ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
 //   weights, interleaved         {K, 8, 2, F/8, E}  {2 ldb, ldb, 16 ldb, ldeb}  box {64, 8, 2, 8, 1}
+//   out_large    {N, rows}, gated {F, rows}  strides {ldo}  box {64, 32}, gated {32, 32} with swizzle 64B
+//   out_small    the same                                   box {64, 16}, gated {32, 16} with swizzle 64B
 // Applicability: K % 8 == 0 and K > 0; N % 8 == 0 (gated: F = N / 2, F % 8 == 0); 16-byte alignment
 // of a, b, out and of their row strides; masked a is one matrix of E * max_m evenly spaced rows.
 // Workspace: partial_sums takes workspace_floats(config, grid) floats, partial_flags
-// workspace_flags(config, grid) words that are zero before the first launch; the kernel leaves them
-// zero. Launches that may overlap need workspaces of their own.
+// workspace_flags(config, grid) words and work_counters
+// kWorkCounters words that are zero before the first
+// launch; the kernel leaves them zero. Launches that may overlap need workspaces of their own.
 #pragma once
 
 #include "tileops/device/ptx/ints.h"
@@ -38,6 +41,23 @@ enum class GatedActivation : int32_t {
   kSwigluOai,
 };
 
+constexpr int64_t kMaxSmemBytes = 232448;  // of one CTA on sm_90
+constexpr int64_t kBarrierBytes = 1024;
+
+/// Dynamic shared memory: a ring of `stages` slots, each of 128 weight rows and tile_rows token rows
+/// of 128 bytes; staging for each of two warpgroups; barriers.
+TILEOPS_DEVICE constexpr int64_t ring_bytes(int64_t tile_rows, int64_t stages) {
+  return stages * (128 + tile_rows) * 128;
+}
+TILEOPS_DEVICE constexpr int64_t staging_bytes(int64_t tile_rows, int64_t stages) {
+  return ring_bytes(tile_rows, stages) + 2 * 16384 + kBarrierBytes <= kMaxSmemBytes ? 16384 : 8192;
+}
+TILEOPS_DEVICE constexpr int64_t smem_bytes(int64_t tile_rows, int64_t stages) {
+  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) + kBarrierBytes;
+}
+
+constexpr int64_t kWorkCounters = 3;
+
 /// A TMA descriptor (CUtensorMap).
 struct alignas(64) TensorMap {
   uint64_t opaque[16];
@@ -47,6 +67,8 @@ struct GroupedGemmSm90Params {
   TensorMap weights;
   TensorMap tokens_large;
   TensorMap tokens_small;
+  TensorMap out_large;  // unused by 32-bit outputs
+  TensorMap out_small;
 
   void* out;                // [rows, N] (gated: [rows, F]), innermost contiguous
   int64_t out_stride;       // elements from row to row
@@ -55,6 +77,7 @@ struct GroupedGemmSm90Params {
   const int32_t* metadata;  // see device::GroupKind
   float* partial_sums;
   uint32_t* partial_flags;
+  uint32_t* work_counters;  // kWorkCounters
 
   int32_t group_kind;  // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked
   int32_t num_experts;
