@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are part of the library as text: spec entries and device code.
+// Files that are part of the library as text: spec entries, device code, device profiles.
 #pragma once
 
 #include <span>
@@ -15,6 +15,7 @@ struct EmbeddedFile {
 namespace embedded {
 std::span<const EmbeddedFile> spec_files();
 std::span<const EmbeddedFile> device_files();
+std::span<const EmbeddedFile> profile_files();
 }  // namespace embedded
 
 }  // namespace tileops

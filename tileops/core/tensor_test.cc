@@ -202,6 +202,17 @@ TEST(Tensor, CopiesExactlyWithinADType) {
             "ValueError: copy_elements: shapes differ: int64[2, 2] on cpu into float32[4] on cpu");
 }
 
+TEST(Tensor, TheStrideOfASingleElementIsNeverTaken) {
+  double data = 2.5;
+  const Tensor tensor = Tensor::from_blob(&data, {1, 1}, {INT64_MAX, INT64_MAX / 2}, DType::kF64,
+                                          kCpuDevice, nullptr);
+  EXPECT_TRUE(tensor.is_contiguous());
+  EXPECT_EQ(values_of(tensor), std::vector<double>{2.5});
+  EXPECT_EQ(tensor.to(DType::kF32).at({0, 0}), 2.5);
+  EXPECT_EQ(tensor.reshape({}).at({}), 2.5);
+  EXPECT_TRUE(tensor.overlaps(tensor));
+}
+
 TEST(Tensor, OverlapIsByBytesTouched) {
   const Tensor tensor = iota({4, 6});
   EXPECT_TRUE(tensor.overlaps(tensor));

@@ -57,13 +57,14 @@ void copy_row(const Tensor& source, const std::byte* from, int64_t from_stride,
   const int64_t to_bytes = dtype_bytes(destination.dtype());
   const bool is_same_dtype = source.dtype() == destination.dtype();
   for (int64_t i = 0; i < count; ++i) {
+    // From the row's start: one stride past its last element may not be an address.
+    const std::byte* read = from + i * from_stride * from_bytes;
+    std::byte* written = to + i * to_stride * to_bytes;
     if (is_same_dtype) {
-      std::memcpy(to, from, static_cast<size_t>(to_bytes));
+      std::memcpy(written, read, static_cast<size_t>(to_bytes));
     } else {
-      store_element(destination.dtype(), to, load_element(source.dtype(), from));
+      store_element(destination.dtype(), written, load_element(source.dtype(), read));
     }
-    from += from_stride * from_bytes;
-    to += to_stride * to_bytes;
   }
 }
 
