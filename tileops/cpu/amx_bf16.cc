@@ -29,8 +29,11 @@ TILEOPS_AMX_TARGET void configure_tiles() {
 
 TILEOPS_AMX_TARGET void release_tiles() { _tile_release(); }
 
-void prefetch_lines(const std::byte* lines, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) __builtin_prefetch(lines + i * kLineBytes);
+/// Fetches what belongs to 32 of k; returns the end of it.
+const std::byte* prefetch_to_l2(const std::byte* data, int64_t step) {
+  const std::byte* end = data + kKAlign / 2 * step;
+  for (; data < end; data += kLineBytes) __builtin_prefetch(data, 0, 2);
+  return end;
 }
 
 // Tiles 0, 1: sums of rows 0-15; 2, 3: of rows 16-31; 4, 5: a; 6, 7: b.
@@ -47,8 +50,7 @@ TILEOPS_AMX_TARGET void tile_16_rows(const TileArgs& t) {
   const std::byte* b = t.b;
   const std::byte* prefetch = t.prefetch;
   for (int64_t k = 0; k < t.k; k += kKAlign) {
-    prefetch_lines(prefetch, t.prefetch_lines);
-    prefetch += t.prefetch_lines * kLineBytes;
+    prefetch = prefetch_to_l2(prefetch, t.prefetch_step);
     _tile_loadd(4, a, kLineBytes);
     _tile_loadd(6, b, 2 * kLineBytes);
     _tile_dpbf16ps(0, 4, 6);
@@ -79,8 +81,7 @@ TILEOPS_AMX_TARGET void tile_32_rows(const TileArgs& t) {
   const std::byte* b = t.b;
   const std::byte* prefetch = t.prefetch;
   for (int64_t k = 0; k < t.k; k += kKAlign) {
-    prefetch_lines(prefetch, t.prefetch_lines);
-    prefetch += t.prefetch_lines * kLineBytes;
+    prefetch = prefetch_to_l2(prefetch, t.prefetch_step);
     _tile_loadd(6, b, 2 * kLineBytes);
     _tile_loadd(4, a, kLineBytes);
     _tile_dpbf16ps(0, 4, 6);

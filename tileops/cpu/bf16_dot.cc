@@ -28,11 +28,10 @@ TILEOPS_BF16_TARGET void dot_tile_rows(const TileArgs& t) {
   const std::byte* b = t.b;
   const std::byte* prefetch = t.prefetch;
   for (int64_t k = 0; k < t.k; k += kKAlign) {
-    for (int64_t line = 0; line < t.prefetch_lines; ++line) {
-      _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T0);
-      prefetch += kLineBytes;
-    }
     for (int pair = 0; pair < kKAlign / 2; ++pair) {
+      _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(prefetch + t.prefetch_step / 2), _MM_HINT_T1);
+      prefetch += t.prefetch_step;
       const auto left = (__m512bh)_mm512_loadu_si512(b);
       const auto right = (__m512bh)_mm512_loadu_si512(b + kLineBytes);
 #pragma GCC unroll 16

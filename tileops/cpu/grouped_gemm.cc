@@ -14,9 +14,9 @@ namespace tileops::cpu {
 namespace {
 
 constexpr int64_t kMaxPanelsPerTask = 8;
-constexpr int64_t kTasksPerThread = 16;     // so that the last tasks leave no thread idle for long
-constexpr int64_t kCacheBytes = 1 << 20;    // of packed rows and a panel that stay in a core's L2
-constexpr int64_t kStreamAhead = 16 << 10;  // bytes between a panel's reader and its prefetch
+constexpr int64_t kTasksPerThread = 16;    // so that the last tasks leave no thread idle for long
+constexpr int64_t kCacheBytes = 1 << 20;   // of packed rows and a panel that stay in a core's L2
+constexpr int64_t kStreamAhead = 6 << 10;  // bytes between a panel's reader and its prefetch
 
 int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -263,6 +263,13 @@ class Worker {
     if (plan_.micro->end != nullptr) plan_.micro->end();
   }
 
+  /// One block reads its panel once: fetch shortly ahead. Several read it from the cache, and fetch
+  /// the next panel meanwhile, which at a task's end is most often the thread's next task.
+  void prefetch_panel(TileArgs& t, int64_t blocks) const {
+    t.prefetch = t.b + (blocks == 1 ? kStreamAhead : plan_.shape.panel_bytes());
+    t.prefetch_step = blocks == 1 ? 2 * kLineBytes : kLineBytes;
+  }
+
   void multiply_panel(const Task& task, int64_t panel, int64_t k, int64_t k_end) {
     const int64_t bytes_per_k = plan_.shape.panel_bytes() / plan_.shape.k_padded();
     TileArgs t{.k = k_end - k,
@@ -272,14 +279,7 @@ class Worker {
     const int64_t blocks = num_blocks(task);
     if (p_.packed_b != nullptr) {
       t.b = p_.packed_b->panel(task.expert, panel) + k * bytes_per_k;
-      const int64_t lines = bytes_per_k * kKAlign / kLineBytes;
-      if (blocks == 1) {
-        t.prefetch = t.b + kStreamAhead;
-        t.prefetch_lines = lines;
-      } else if (panel + 1 < task.panel_end) {
-        t.prefetch = t.b + plan_.shape.panel_bytes();
-        t.prefetch_lines = round_up(ceil_div(lines, blocks), 2);
-      }
+      prefetch_panel(t, blocks);
     } else {
       pack_panel(p_.b, plan_.shape, task.expert, panel, k, k_end, b_);
       t.b = b_;
@@ -291,7 +291,8 @@ class Worker {
       tile.a = packed_block(begin) +
                k * plan_.micro->a_bytes_per_k * padded_block_rows(*plan_.micro, rows);
       tile.c += begin * ldc_;
-      tile.prefetch += i * t.prefetch_lines * kLineBytes * (t.k / kKAlign);
+      tile.prefetch += i * t.prefetch_step * t.k / 2;
+      if (i >= 2) tile.prefetch_step = 0;  // two blocks have fetched it all
       plan_.micro->tile(static_cast<int>(rows), tile);
     }
   }

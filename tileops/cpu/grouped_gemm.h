@@ -80,15 +80,17 @@ struct GroupedGemm {
   RowsOut out;
 };
 
-/// out[i,:] = act(a[i,:] · b[e]ᵀ + bias[e]) for each row i of each segment, float32 accumulation,
-/// one rounding at the store. Shapes: a [M,K], b [E,N,K], bias [E,N], out [M,N], with an activation
-/// [M,N/2]; any sizes, 0 included, any strides. Units:  strides in elements; workspace from
-/// workspace_bytes() in bytes, 64-byte aligned; left empty, it is allocated. Rows of out outside
-/// the segments are left as they were; rows of a outside them are not read. Runs are bit-equal for
-/// equal inputs and options; packed and unpacked weights are bit-equal with batch_invariant, and so
-/// are kAvx2 and kAvx512 under kFma. Errors: kShape (packed_b of another shape or gate layout, odd
-/// N with an activation), kDType, kValue (an expert outside [0, E), an inner loop or level that the
-/// machine or the dtypes do not have, workspace too small).
+/// out[i,:] = act(a[i,:] · b[e]ᵀ + bias[e]) for each row i of each segment; float32 accumulation,
+/// one rounding, at the store.
+/// Shapes: a [M,K], b [E,N,K], bias [E,N], out [M,N], with an activation [M,N/2]; any size from 0,
+///         any strides. Rows of out outside the segments are left as they were; rows of a outside
+///         them are not read.
+/// Units:  strides in elements; workspace in bytes, 64-byte aligned; left empty, it is allocated.
+/// Bits:   equal from run to run and for any thread count; with batch_invariant also for packed
+///         and unpacked weights; under kFma also for kAvx2 and kAvx512.
+/// Errors: kShape (packed_b of another shape or gate layout, odd N with an activation), kDType,
+///         kValue (expert outside [0, E), workspace too small, an inner loop or level that the
+///         machine or the dtypes do not have).
 void grouped_gemm(const GroupedGemm& problem, const GemmOptions& options = {},
                   std::span<std::byte> workspace = {});
 

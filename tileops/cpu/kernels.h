@@ -24,8 +24,8 @@ struct TileArgs {
   float* c = nullptr;
   int64_t ldc = 0;
   bool accumulate = false;
-  const std::byte* prefetch = nullptr;  // b of a later call
-  int64_t prefetch_lines = 0;           // lines fetched for each 32 of k
+  const std::byte* prefetch = nullptr;  // weights that a later call reads
+  int64_t prefetch_step = 0;            // bytes of them fetched for each 2 of k: 0, 64 or 128
 };
 
 /// Rows [row_begin, row_begin + rows) of a, k of their elements.

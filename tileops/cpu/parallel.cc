@@ -5,10 +5,84 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <mutex>
+#include <vector>
 
 namespace tileops::cpu {
+namespace {
+
+/// Tasks [begin, end) that a thread still has to run, both ends in one word.
+class alignas(64) TaskRange {
+ public:
+  void assign(uint32_t begin, uint32_t end) { word_ = pack(begin, end); }
+
+  uint32_t size() const {
+    const uint64_t word = word_.load(std::memory_order_relaxed);
+    return end_of(word) - begin_of(word);
+  }
+
+  /// The first task for the range's own thread, the last one for another; -1 if none is left.
+  int64_t take(bool own) {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    while (begin_of(word) != end_of(word)) {
+      const uint64_t rest =
+          own ? pack(begin_of(word) + 1, end_of(word)) : pack(begin_of(word), end_of(word) - 1);
+      if (word_.compare_exchange_weak(word, rest, std::memory_order_relaxed)) {
+        return own ? begin_of(word) : end_of(word) - 1;
+      }
+    }
+    return -1;
+  }
+
+  void clear() { word_.store(0, std::memory_order_relaxed); }
+
+ private:
+  static uint64_t pack(uint32_t begin, uint32_t end) { return (uint64_t{begin} << 32) | end; }
+  static uint32_t begin_of(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
+  static uint32_t end_of(uint64_t word) { return static_cast<uint32_t>(word); }
+
+  std::atomic<uint64_t> word_{0};
+};
+
+int64_t take_task(std::vector<TaskRange>& ranges, size_t own) {
+  int64_t task = ranges[own].take(true);
+  while (task < 0) {
+    const auto fullest = std::max_element(
+        ranges.begin(), ranges.end(),
+        [](const TaskRange& x, const TaskRange& y) { return x.size() < y.size(); });
+    if (fullest->size() == 0) return -1;
+    task = fullest->take(false);
+  }
+  return task;
+}
+
+void run_slice(int64_t first, int64_t num_tasks, int threads, TaskFn fn, void* context) {
+  std::vector<TaskRange> ranges(static_cast<size_t>(threads));
+  for (int64_t t = 0; t < threads; ++t) {
+    ranges[static_cast<size_t>(t)].assign(static_cast<uint32_t>(num_tasks * t / threads),
+                                          static_cast<uint32_t>(num_tasks * (t + 1) / threads));
+  }
+  std::exception_ptr error;
+  std::mutex error_mutex;  // guards error
+#pragma omp parallel num_threads(threads)
+  {
+    const auto own = static_cast<size_t>(omp_get_thread_num());
+    try {
+      for (int64_t i = take_task(ranges, own); i >= 0; i = take_task(ranges, own)) {
+        fn(context, first + i, static_cast<int>(own));
+      }
+    } catch (...) {
+      for (TaskRange& range : ranges) range.clear();
+      std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
 
 int num_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
@@ -19,24 +93,10 @@ void run_tasks(int64_t num_tasks, int max_threads, TaskFn fn, void* context) {
     for (int64_t i = 0; i < num_tasks; ++i) fn(context, i, 0);
     return;
   }
-  std::atomic<int64_t> next{0};
-  std::exception_ptr error;
-  std::mutex error_mutex;  // guards error
-#pragma omp parallel num_threads(threads)
-  {
-    const int thread_idx = omp_get_thread_num();
-    try {
-      for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < num_tasks;
-           i = next.fetch_add(1, std::memory_order_relaxed)) {
-        fn(context, i, thread_idx);
-      }
-    } catch (...) {
-      next.store(num_tasks, std::memory_order_relaxed);
-      std::lock_guard lock(error_mutex);
-      if (!error) error = std::current_exception();
-    }
+  constexpr int64_t kSlice = int64_t{1} << 31;  // task numbers of a slice fit 32 bits
+  for (int64_t first = 0; first < num_tasks; first += kSlice) {
+    run_slice(first, std::min(kSlice, num_tasks - first), threads, fn, context);
   }
-  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace tileops::cpu

@@ -11,10 +11,11 @@ int num_threads();
 
 using TaskFn = void (*)(void* context, int64_t task_idx, int thread_idx);
 
-/// Runs tasks 0..num_tasks-1 on at most max_threads threads (0: num_threads()), each thread taking
-/// the next index when it is free, lowest first. Inside a parallel region the caller runs them all,
-/// in order. Errors: the first exception that a task throws is rethrown once no task runs; later
-/// tasks are skipped.
+/// Runs tasks 0..num_tasks-1 on at most max_threads threads (0: num_threads()). Each thread starts
+/// with a contiguous share, which it runs in order; one that has none left takes single tasks from
+/// the end of the longest share. Inside a parallel region the caller runs them all, in order.
+/// Errors: the first exception that a task throws is rethrown once no task runs; tasks that had
+/// not begun are skipped.
 void run_tasks(int64_t num_tasks, int max_threads, TaskFn fn, void* context);
 
 /// run_tasks for a callable fn(task_idx, thread_idx), 0 <= thread_idx < max_threads.
