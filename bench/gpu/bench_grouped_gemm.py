@@ -3,7 +3,7 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is rows/step x stages c ctas, as 256/32x4c2. Times are medians of single calls, each after a
+A tile is rows/step x stages c ctas, as 256/32x4c2; g: gathered rows, a: any strides. Times are medians of single calls, each after a
 flush of L2, and in parentheses of back-to-back calls in one CUDA graph.
 """
 import argparse
@@ -51,8 +51,9 @@ def rows():
 
 
 def parse_tile(text):
-    tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text))
-    return dict(tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas)
+    load = {"g": 1, "a": 2}.get(text[-1], 0)
+    tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ga")))
+    return dict(tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas, load=load)
 
 
 _flush = None
@@ -109,6 +110,7 @@ def weights(experts, n, k):
 
 
 def make_inputs(tokens, top_k, zipf, experts, k):
+    """(a, metadata, kind, max_m, first rows, counts, source, row_index): a = source[row_index]."""
     if isinstance(tokens, str):
         max_m = top_k
         counts = [max_m if tokens == "full" else max_m // 2] * experts
@@ -118,9 +120,11 @@ def make_inputs(tokens, top_k, zipf, experts, k):
         counts, max_m, kind = route(tokens, top_k, experts, zipf), 0, "psum"
         ends = torch.tensor(counts).cumsum(0).tolist()
         first, rows, metadata = [e - c for e, c in zip(ends, counts)], ends[-1], ends
-    a = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
+    num_sources = tokens if isinstance(tokens, int) else rows
+    source = torch.randn(num_sources, k, dtype=torch.bfloat16, device="cuda")
+    row_index = torch.randint(num_sources, (rows,), dtype=torch.int32, device="cuda")
     meta = torch.tensor(metadata, dtype=torch.int32, device="cuda")
-    return a, meta, kind, max_m, first, counts
+    return source[row_index.long()], meta, kind, max_m, first, counts, source, row_index
 
 
 def check_sampled(out, a, b, first, counts, activation):
@@ -135,7 +139,12 @@ def check_sampled(out, a, b, first, counts, activation):
     return worst
 
 
-def bench_row(row, tiles, peers, programmatic):
+def make_call(config, x, b, out, **options):
+    a, row_index = (x[6], x[7]) if config.load == 1 else (x[0], None)
+    return gg.Call(config, a, b, x[1], out, x[2], 1, x[3], row_index=row_index, **options)
+
+
+def bench_row(row, tiles, peers, options):
     name, experts, n, k, activation, tokens, top_k, zipf, goal, peer = row
     b = weights(experts, n, k)
     copies = 4 if isinstance(tokens, int) and tokens <= 32 else 2
@@ -150,8 +159,7 @@ def bench_row(row, tiles, peers, programmatic):
     results = []
     for tile in tiles:
         config = gg.Config(activation=activation, **tile)
-        calls = [gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3], programmatic=programmatic)
-                 for x, out in zip(inputs, outs)]
+        calls = [make_call(config, x, b, out, **options) for x, out in zip(inputs, outs)]
         outs[0].fill_(float("nan"))
         calls[0]()
         error = check_sampled(outs[0], inputs[0][0], b, inputs[0][4], inputs[0][5], activation)
@@ -174,6 +182,8 @@ def main():
     parser.add_argument("--tiles", default="128/16x6c1,256/32x4c2")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--programmatic", action="store_true")
+    parser.add_argument("--split-cost", type=int)
+    parser.add_argument("--grid", type=int)
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(5)
@@ -182,7 +192,9 @@ def main():
     gg.build([gg.Config(activation=r[4], **t) for r in chosen for t in tiles])
     chosen.sort(key=lambda r: (r[1], r[2], r[3]))
     for row in chosen:
-        bench_row(row, tiles, options.peers, options.programmatic)
+        bench_row(row, tiles, options.peers,
+                  dict(programmatic=options.programmatic, split_cost=options.split_cost,
+                       grid=options.grid))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class Config:
     row_step: int = 32
     stages: int = 4
     ctas: int = 2
+    load: int = 0  # 0 TMA, 1 gathered rows, 2 any strides
 
     def smem_bytes(self):
         ring = self.stages * (128 + self.tile_rows) * 128
@@ -37,18 +38,18 @@ class Config:
                 f"{enum('ElementType', TYPES[self.out_type])}, "
                 f"{enum('GatedActivation', ACTIVATIONS[self.activation])}, "
                 f"{'true' if self.bias else 'false'}, {self.tile_rows}, {self.row_step}, "
-                f"{self.stages}, {self.ctas}>>")
+                f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
-        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}"
+        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{' ga'[self.load].strip()}"
 
 
 class Params(ctypes.Structure):
     _fields_ = [("weights", ctypes.c_uint64 * 16), ("tokens_large", ctypes.c_uint64 * 16),
                 ("tokens_small", ctypes.c_uint64 * 16),
                 ("out_large", ctypes.c_uint64 * 16), ("out_small", ctypes.c_uint64 * 16),
-                ("out", ctypes.c_void_p), ("out_stride", ctypes.c_int64),
-                ("bias", ctypes.c_void_p), ("bias_stride", ctypes.c_int64),
+                ("out", ctypes.c_void_p), ("out_row_stride", ctypes.c_int64),
+                ("bias", ctypes.c_void_p), ("bias_expert_stride", ctypes.c_int64),
                 ("metadata", ctypes.c_void_p), ("partial_sums", ctypes.c_void_p),
                 ("partial_flags", ctypes.c_void_p), ("work_counters", ctypes.c_void_p),
                 ("group_kind", ctypes.c_int32), ("num_experts", ctypes.c_int32),
@@ -56,7 +57,13 @@ class Params(ctypes.Structure):
                 ("num_rows", ctypes.c_int32), ("num_features", ctypes.c_int32),
                 ("num_k_tiles", ctypes.c_int32), ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
-                ("pad", ctypes.c_int32 * 6)]
+                ("row_index", ctypes.c_void_p), ("a", ctypes.c_void_p),
+                ("a_row_stride", ctypes.c_int64), ("num_source_rows", ctypes.c_int32),
+                ("k", ctypes.c_int32), ("b", ctypes.c_void_p)] + [
+                    (name, ctypes.c_int64) for name in (
+                        "a_expert_stride", "a_k_stride", "b_expert_stride", "b_row_stride",
+                        "b_k_stride", "out_expert_stride", "out_feature_stride",
+                        "bias_row_stride")] + [("pad", ctypes.c_int32 * 16)]
 
 
 class SegmentsParams(ctypes.Structure):
@@ -109,31 +116,36 @@ class Call:
     """One prepared call: out[rows of e] = a[rows of e] @ b[e].T, launched by calling it."""
 
     def __init__(self, config, a, b, metadata, out, kind="psum", alignment=1, max_m=0, bias=None,
-                 programmatic=False, split_cost=None, grid=None):
+                 programmatic=False, split_cost=None, grid=None, row_index=None):
         experts, n, k = b.shape
         gated = config.activation != "none"
-        rows = a.shape[0]
+        rows = a.shape[0] if row_index is None else row_index.numel()
         p = Params()
+        self._strided(p, a, b, out, row_index, k)
         size = 2
         lda, ldb, ldeb = a.stride(0) * size, b.stride(1) * size, b.stride(0) * size
-        p.tokens_large = driver.tensor_map(a, [k, rows], [lda], [64, 64])
-        p.tokens_small = driver.tensor_map(a, [k, rows], [lda], [64, 16])
+        if config.load == 0:
+            p.tokens_large = driver.tensor_map(a, [k, rows], [lda], [64, 64])
+            p.tokens_small = driver.tensor_map(a, [k, rows], [lda], [64, 16])
         f = n // 2
-        if not gated:
+        if config.load == 2:
+            pass
+        elif not gated:
             p.weights = driver.tensor_map(b, [k, n, experts], [ldb, ldeb], [64, 128, 1])
         else:
             near, half = (ldb, f * ldb) if config.activation != "swigluoai" else (2 * ldb, ldb)
             p.weights = driver.tensor_map(b, [k, 8, 2, f // 8, experts],
                                           [near, half, 8 * near, ldeb], [64, 8, 2, 8, 1])
-        if out.dtype != torch.float32:
+        if out.dtype != torch.float32 and config.load != 2:
             features = f if gated else n
             box, swizzle = (32, 2) if gated else (64, 3)
             ldo = out.stride(0) * size
             p.out_large = driver.tensor_map(out, [features, rows], [ldo], [box, 32], swizzle)
             p.out_small = driver.tensor_map(out, [features, rows], [ldo], [box, 16], swizzle)
-        p.out, p.out_stride = out.data_ptr(), out.stride(0)
+        p.out, p.out_row_stride = out.data_ptr(), out.stride(0)
         if bias is not None:
-            p.bias, p.bias_stride = bias.data_ptr(), bias.stride(0)
+            p.bias, p.bias_expert_stride = bias.data_ptr(), bias.stride(0)
+            p.bias_row_stride = bias.stride(1)
         p.metadata = metadata.data_ptr()
         sms = torch.cuda.get_device_properties(0).multi_processor_count
         self.grid = (grid or sms) // config.ctas * config.ctas
@@ -141,11 +153,20 @@ class Call:
         p.partial_sums, p.partial_flags = sums.data_ptr(), flags.data_ptr()
         p.work_counters = flags.data_ptr() + self.grid * 8
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
-        p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, (k + 63) // 64
+        p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, max(1, -(-k // 64))
         p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic
-        self.keep = (a, b, metadata, out, bias)
+        self.keep = (a, b, metadata, out, bias, row_index)
+
+    @staticmethod
+    def _strided(p, a, b, out, row_index, k):
+        if row_index is not None:
+            p.row_index, p.num_source_rows = row_index.data_ptr(), a.shape[0]
+        p.a, p.b, p.k = a.data_ptr(), b.data_ptr(), k
+        p.a_row_stride, p.a_k_stride = a.stride()
+        p.b_expert_stride, p.b_row_stride, p.b_k_stride = b.stride()
+        p.out_feature_stride = out.stride(1)
 
     def __call__(self):
         driver.launch(functions(self.config)[0], self.grid, 384, self.config.smem_bytes(),

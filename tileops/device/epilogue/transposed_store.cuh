@@ -45,8 +45,9 @@ struct StagedRows {
 };
 
 struct OutputTile {
-  void* row0;          // first output row of the tile, at feature 0
-  int64_t row_stride;  // in elements
+  void* row0;              // first output row of the tile, at feature 0
+  int64_t row_stride;      // in elements
+  int64_t feature_stride;  // 1 unless P::kStridedOut
   const void* map_large;  // boxes of kFeatures x kLargeBox rows, kFeatures x kSmallBox rows
   const void* map_small;
   int first_row;
@@ -55,7 +56,8 @@ struct OutputTile {
   int num_features;   // of the whole output
 };
 
-/// P: Output, Activation, kTileRows (token rows that the accumulators cover), kStagingBytes.
+/// P: Output, Activation, kTileRows (token rows that the accumulators cover), kStagingBytes, and
+/// kStridedOut: rows of any stride, alignment and length, written element by element.
 /// 16-bit outputs leave by TMA, under the next tile's products; the last rows of a tile that fill no
 /// box, and 32-bit outputs, by ordinary stores.
 template <class P>
@@ -111,7 +113,7 @@ class TransposedStore {
 
  private:
   using Staged = StagedRows<Out, kFeatures, P::kStagingBytes / 2>;
-  static constexpr bool kByTma = sizeof(Out) == 2;
+  static constexpr bool kByTma = sizeof(Out) == 2 && !P::kStridedOut;
   static_assert(Staged::kRows % kLargeBox == 0, "TransposedStore: a buffer holds whole boxes");
 
   /// The two rows that accum[4 i ..] holds of one output feature; `half` 1: the feature 8 further.
@@ -138,7 +140,7 @@ class TransposedStore {
 #pragma unroll
     for (int row = 0; row < Staged::kRows; row += 8 * kRowBlocks) {
       if (row0 + row < num_rows) {
-        if constexpr (!kByTma) {
+        if constexpr (sizeof(Out) == 4) {
 #pragma unroll
           for (int half = 0; half < kHalves; ++half) {
             float even, odd;
@@ -189,11 +191,32 @@ class TransposedStore {
     const int chunk = thread % Staged::kChunks;
     const int feature = tile.first_feature + chunk * kPerChunk;
     if (feature >= tile.num_features) return;
+    if constexpr (P::kStridedOut) {
+      for (int row = begin + thread / Staged::kChunks; row < end; row += kRowsAtOnce) {
+        const Vector16 values = load_shared_16(base + Staged::offset(row, chunk));
+        Out* out = static_cast<Out*>(tile.row0) + (row0 + row) * tile.row_stride;
+#pragma unroll
+        for (int i = 0; i < kPerChunk; ++i) {
+          if (feature + i < tile.num_features) {
+            out[(feature + i) * tile.feature_stride] = element(values, i);
+          }
+        }
+      }
+      return;
+    }
     Out* out = static_cast<Out*>(tile.row0) + row0 * tile.row_stride + feature;
 #pragma unroll 4
     for (int row = begin + thread / Staged::kChunks; row < end; row += kRowsAtOnce) {
       *reinterpret_cast<Vector16*>(out + row * tile.row_stride) =
           load_shared_16(base + Staged::offset(row, chunk));
+    }
+  }
+
+  static __device__ __forceinline__ Out element(const Vector16& values, int i) {
+    if constexpr (sizeof(Out) == 4) {
+      return __uint_as_float(values.word[i]);
+    } else {
+      return Out{static_cast<uint16_t>(values.word[i / 2] >> (i % 2 * 16))};
     }
   }
 

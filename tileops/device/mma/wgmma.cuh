@@ -7,7 +7,7 @@
 
 namespace tileops::device {
 
-constexpr int kSwizzleBytes = 128;  // one row of a k_tile: 64 16-bit values
+constexpr int kSwizzleBytes = 128;  // a row of a k_tile: 64 16-bit values
 constexpr int kTileK = 64;
 constexpr int kWgmmaK = 16;
 

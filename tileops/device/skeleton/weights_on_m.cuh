@@ -61,6 +61,7 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
 #pragma unroll 1
   for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
     smem.ring.wait_full(at);
+    if constexpr (P::Loader::kWritesByThreads) fence_async_proxy();
     const uint64_t a = wgmma_descriptor(smem.weights[at.stage] + warpgroup * 64 * kSwizzleBytes);
     const uint64_t b = wgmma_descriptor(smem.tokens[at.stage]);
     wgmma_fence();

@@ -50,6 +50,22 @@ struct GroupPlace {
   int tile;  // within the expert
 };
 
+/// Tiles of all experts together, by two ways of counting in one pass of a warp.
+template <class First, class Second>
+__device__ __forceinline__ void count_tiles(const Groups& groups, First first, Second second,
+                                            int& num_first, int& num_second) {
+  num_first = 0;
+  num_second = 0;
+#pragma unroll 4
+  for (int expert = lane_idx(); expert < groups.num_experts; expert += kWarpThreads) {
+    const int rows = groups.segment(expert).num_rows;
+    num_first += first(rows);
+    num_second += second(rows);
+  }
+  num_first = __reduce_add_sync(0xffffffffu, num_first);
+  num_second = __reduce_add_sync(0xffffffffu, num_second);
+}
+
 /// Finds tiles in the concatenation of all experts' tiles. A warp walks the experts 32 at a time,
 /// one a lane, and only forward: tiles must be asked for in rising order.
 template <class TilesOfRows>
@@ -58,16 +74,6 @@ class GroupWalker {
   __device__ __forceinline__ GroupWalker(const Groups& groups, TilesOfRows tiles_of_rows)
       : groups_(groups), tiles_of_rows_(tiles_of_rows) {
     load_chunk();
-  }
-
-  /// Tiles of all experts together.
-  static __device__ __forceinline__ int num_tiles(const Groups& groups, TilesOfRows tiles_of_rows) {
-    int sum = 0;
-#pragma unroll 4
-    for (int expert = lane_idx(); expert < groups.num_experts; expert += kWarpThreads) {
-      sum += tiles_of_rows(groups.segment(expert).num_rows);
-    }
-    return __reduce_add_sync(0xffffffffu, sum);
   }
 
   __device__ __forceinline__ GroupPlace find(int tile) {

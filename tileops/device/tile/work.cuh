@@ -17,7 +17,7 @@ struct Work {
   int32_t k_begin;       // in k_tiles; > 0: hand the sum to the worker that has k_begin = 0
   int32_t k_end;
   int32_t num_partials;  // following workers whose sums this one adds, in order of K
-  int32_t unused;
+  int32_t padding;
 };
 union WorkSlot {
   Work work;
@@ -117,10 +117,12 @@ class WorkScheduler {
   __device__ __forceinline__ WorkScheduler(const Groups& groups, const WorkShape& shape,
                                            WorkRing<kCtas>& ring)
       : shape_(shape), ring_(ring), many_(groups, TilesOfRows<true>{shape.num_feature_tiles}),
-        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}),
-        num_many_(Many::num_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles})),
-        num_tiles_(num_many_ +
-                   Few::num_tiles(groups, TilesOfRows<false>{shape.num_feature_tiles})) {}
+        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}) {
+    int num_few = 0;
+    count_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles},
+                TilesOfRows<false>{shape.num_feature_tiles}, num_many_, num_few);
+    num_tiles_ = num_many_ + num_few;
+  }
 
   /// Whole tiles go to whoever is free: counters[0] (few rows) and [1] (many) count those given out
   /// beyond the first of each worker, counters[2] the workers that are done; the last one leaves 0.
@@ -217,7 +219,7 @@ class WorkScheduler {
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;
-    work.unused = 0;
+    work.padding = 0;
     ring_.put(at_, work);
   }
 
@@ -225,8 +227,8 @@ class WorkScheduler {
   WorkRing<kCtas>& ring_;
   Many many_;
   Few few_;
-  const int num_many_;
-  const int num_tiles_;
+  int num_many_;
+  int num_tiles_;
   typename WorkRing<kCtas>::Position at_;
   uint32_t wanted_phase_ = 0;
 };

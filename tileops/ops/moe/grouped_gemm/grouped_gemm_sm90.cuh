@@ -4,7 +4,8 @@
 #pragma once
 
 #include "tileops/device/epilogue/transposed_store.cuh"
-#include "tileops/device/skeleton/loaders.cuh"
+#include "tileops/device/skeleton/gather_loader.cuh"
+#include "tileops/device/skeleton/strided_loader.cuh"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
 
 namespace tileops::grouped_gemm {
@@ -47,6 +48,21 @@ struct ActivationOf<GatedActivation::kSwigluOai> {
   using Type = device::SwigluOai;
 };
 
+template <LoadKind kLoad, class C>
+struct LoaderOf;
+template <class C>
+struct LoaderOf<LoadKind::kTma, C> {
+  using Type = device::TmaLoader<C>;
+};
+template <class C>
+struct LoaderOf<LoadKind::kGather, C> {
+  using Type = device::GatherLoader<C>;
+};
+template <class C>
+struct LoaderOf<LoadKind::kStrided, C> {
+  using Type = device::StridedLoader<C>;
+};
+
 template <class C>
 class Epilogue;
 
@@ -54,19 +70,20 @@ class Epilogue;
 /// kTileRows: token rows of a tile; kRowStep: steps in which the product's width follows the rows
 /// that are there; kStages: ring depth; kCtas: CTAs of a cluster, which share token rows.
 template <ElementType kIn, ElementType kOut, GatedActivation kActivation, bool kHasBiasOf,
-          int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf>
+          int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf, LoadKind kLoad>
 struct Config {
   using Params = GroupedGemmSm90Params;
   using Element = typename ElementOf<kIn>::Type;
   using Output = typename ElementOf<kOut>::Type;
   using Activation = typename ActivationOf<kActivation>::Type;
-  using Loader = device::TmaLoader<Config>;
+  using Loader = typename LoaderOf<kLoad, Config>::Type;
   using Epilogue = grouped_gemm::Epilogue<Config>;
   static constexpr int kTileRows = kTileRowsOf;
   static constexpr int kRowStep = kRowStepOf;
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
   static constexpr int kStagingBytes = staging_bytes(kTileRowsOf, kStagesOf);
+  static constexpr bool kStridedOut = kLoad == LoadKind::kStrided;
   static constexpr bool kHasBias = kHasBiasOf;
   static constexpr bool kGated = device::kIsGated<Activation>;
   static constexpr bool kInterleaved = kActivation == GatedActivation::kSwigluOai;
@@ -91,12 +108,27 @@ struct Config {
             p.num_rows, p.metadata};
   }
 
+  /// Row of an expert's weights that stands in row `row` of feature tile `feature_tile`; -1: none.
+  static __device__ __forceinline__ int64_t weight_row(const Params& p, int feature_tile, int row) {
+    if constexpr (kGated) {
+      const int64_t feature = feature_tile * kOutFeatures + row / 16 * 8 + row % 8;
+      const int64_t is_up = row / 8 % 2;
+      if (feature >= p.num_features) return -1;
+      return kInterleaved ? 2 * feature + is_up : feature + is_up * p.num_features;
+    } else {
+      const int64_t feature = feature_tile * kOutFeatures + row;
+      return feature < p.num_features ? feature : -1;
+    }
+  }
+
   /// Into the constant cache of the copy engine, before anything needs them.
   static __device__ __forceinline__ void prefetch_tensor_maps(const Params& p) {
-    if (threadIdx.x == 0) {
+    if (kLoad != LoadKind::kStrided && threadIdx.x == 0) {
       device::prefetch_tensor_map(&p.weights);
-      device::prefetch_tensor_map(&p.tokens_large);
-      device::prefetch_tensor_map(&p.tokens_small);
+      if (kLoad == LoadKind::kTma) {
+        device::prefetch_tensor_map(&p.tokens_large);
+        device::prefetch_tensor_map(&p.tokens_small);
+      }
       device::prefetch_tensor_map(&p.out_large);
       device::prefetch_tensor_map(&p.out_small);
     }
@@ -118,8 +150,13 @@ class Epilogue {
                                          int feature_tile, Accum& accum) {
     using Out = typename C::Output;
     device::OutputTile tile;
-    tile.row0 = static_cast<Out*>(p.out) + work.first_row * p.out_stride;
-    tile.row_stride = p.out_stride;
+    tile.row0 = static_cast<Out*>(p.out) + work.first_row * p.out_row_stride;
+    tile.row_stride = p.out_row_stride;
+    tile.feature_stride = 1;
+    if constexpr (C::kStridedOut) {
+      tile.row0 = static_cast<Out*>(tile.row0) + work.expert * p.out_expert_stride;
+      tile.feature_stride = p.out_feature_stride;
+    }
     tile.map_large = &p.out_large;
     tile.map_small = &p.out_small;
     tile.first_row = work.first_row;
@@ -136,7 +173,8 @@ class Epilogue {
   static __device__ __forceinline__ void add_bias(const Params& p, int expert, int first_feature,
                                                   Accum& accum) {
     const auto* bias =
-        static_cast<const typename C::Element*>(p.bias) + expert * p.bias_stride;
+        static_cast<const typename C::Element*>(p.bias) + expert * p.bias_expert_stride;
+    const int64_t row_stride = C::kStridedOut ? p.bias_row_stride : 1;
     const int warp = static_cast<int>(threadIdx.x) / device::kWarpThreads % 4;
     const int feature = first_feature + warp * (C::kGated ? 8 : 16) + device::lane_idx() / 4;
     int low = feature;
@@ -148,7 +186,8 @@ class Epilogue {
       num_rows = 2 * p.num_features;
     }
     const auto at = [&](int row) {
-      return feature < p.num_features && row < num_rows ? device::to_float(bias[row]) : 0.0f;
+      return feature < p.num_features && row < num_rows ? device::to_float(bias[row * row_stride])
+                                                        : 0.0f;
     };
     Store::add_bias(accum, at(low), at(high));
   }

@@ -31,6 +31,7 @@ struct Sm90Config {
   int32_t row_step = 32;
   int32_t stages = 4;
   int32_t ctas = 2;
+  LoadKind load = LoadKind::kTma;
   bool operator==(const Sm90Config&) const = default;
 
   int64_t smem_bytes() const { return grouped_gemm::smem_bytes(tile_rows, stages); }
@@ -43,7 +44,7 @@ struct Sm90Config {
            text(in) + "), static_cast<" + space + "ElementType>(" + text(out) + "), static_cast<" +
            space + "GatedActivation>(" + text(activation) + "), " + (has_bias ? "true" : "false") +
            ", " + text(tile_rows) + ", " + text(row_step) + ", " + text(stages) + ", " +
-           text(ctas) + ">>";
+           text(ctas) + ", static_cast<" + space + "LoadKind>(" + text(load) + ")>>";
   }
 };
 

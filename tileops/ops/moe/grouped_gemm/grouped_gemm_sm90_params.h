@@ -45,18 +45,27 @@ constexpr int64_t kMaxSmemBytes = 232448;  // of one CTA on sm_90
 constexpr int64_t kBarrierBytes = 1024;
 
 /// Dynamic shared memory: a ring of `stages` slots, each of 128 weight rows and tile_rows token rows
-/// of 128 bytes; staging for each of two warpgroups; barriers.
+/// of 64 values; staging for each of two warpgroups; barriers.
 TILEOPS_DEVICE constexpr int64_t ring_bytes(int64_t tile_rows, int64_t stages) {
   return stages * (128 + tile_rows) * 128;
 }
 TILEOPS_DEVICE constexpr int64_t staging_bytes(int64_t tile_rows, int64_t stages) {
-  return ring_bytes(tile_rows, stages) + 2 * 16384 + kBarrierBytes <= kMaxSmemBytes ? 16384 : 8192;
+  const int64_t free = kMaxSmemBytes - kBarrierBytes - ring_bytes(tile_rows, stages);
+  return free >= 2 * 16384 ? 16384 : 8192;
 }
 TILEOPS_DEVICE constexpr int64_t smem_bytes(int64_t tile_rows, int64_t stages) {
-  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) + kBarrierBytes;
+  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) +
+         kBarrierBytes;
 }
 
 constexpr int64_t kWorkCounters = 3;
+
+/// How operands come to shared memory.
+enum class LoadKind : int32_t {
+  kTma,      // both by TMA
+  kGather,   // weights by TMA, rows of a by row_index
+  kStrided,  // any strides, alignment, K and N; row_index optional; out of any strides
+};
 
 /// A TMA descriptor (CUtensorMap).
 struct alignas(64) TensorMap {
@@ -70,11 +79,11 @@ struct GroupedGemmSm90Params {
   TensorMap out_large;  // unused by 32-bit outputs
   TensorMap out_small;
 
-  void* out;                // [rows, N] (gated: [rows, F]), innermost contiguous
-  int64_t out_stride;       // elements from row to row
-  const void* bias;         // [E, N] of the input type, in b's row order; null without bias
-  int64_t bias_stride;      // elements from expert to expert
-  const int32_t* metadata;  // see device::GroupKind
+  void* out;                   // [rows, N] (gated: [rows, F])
+  int64_t out_row_stride;      // strides in elements
+  const void* bias;            // [E, N] of the input type, in b's row order; null without bias
+  int64_t bias_expert_stride;  // its rows are contiguous unless kStrided
+  const int32_t* metadata;     // see device::GroupKind
   float* partial_sums;
   uint32_t* partial_flags;
   uint32_t* work_counters;  // kWorkCounters
@@ -85,11 +94,30 @@ struct GroupedGemmSm90Params {
   int32_t max_m;         // masked
   int32_t num_rows;      // of a and out
   int32_t num_features;  // of out: N, gated F
-  int32_t num_k_tiles;   // ceil(K / 64)
+  int32_t num_k_tiles;   // ceil(K / 64), at least 1
   int32_t split_cost_k_tiles;
 
   float swiglu_alpha;
   float swiglu_limit;
+
+  // kGather and kStrided: row r of the layout is row row_index[r] of a.
+  const int32_t* row_index;
+  const void* a;
+  int64_t a_row_stride;
+  int32_t num_source_rows;
+  int32_t k;
+
+  // kStrided. Masked operands of uneven slabs: expert strides are slab stride - max_m * row stride,
+  // otherwise 0.
+  const void* b;
+  int64_t a_expert_stride;
+  int64_t a_k_stride;
+  int64_t b_expert_stride;
+  int64_t b_row_stride;
+  int64_t b_k_stride;
+  int64_t out_expert_stride;
+  int64_t out_feature_stride;
+  int64_t bias_row_stride;
 };
 
 /// Kernel `tileops::grouped_gemm::per_row_segments`: turns per_row metadata (ids [num_rows], -1 or

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaders of the weights-on-M skeleton: who fills a stage, and how.
+// Loader of the weights-on-M skeleton for operands that TMA can read.
 #pragma once
 
 #include "tileops/device/skeleton/weights_on_m.cuh"
 
 namespace tileops::device {
 
-/// Loads this CTA's weight tile of one k_tile. Plain: a box of 128 rows of [E, N, K]. Gated: a box
+/// So many k_tiles before the end of a piece of work the next is fetched, which takes 1 to 3 us.
+constexpr int kWantNextAhead = 16;
+
+/// One thread: tells the scheduler, at the right k_tile of a piece, that the next is wanted.
+template <class P>
+__device__ __forceinline__ void want_next(GemmStorage<P>& smem, const Work& work, int k_tile) {
+  if (k_tile != max(work.k_begin, work.k_end - kWantNextAhead)) return;
+  if (P::kCtas == 1 || cluster_cta_rank() == 0) smem.work.wanted_.arrive();
+}
+
+/// Loads 128 weight rows x 64 values of a k_tile. Plain: a box of 128 rows of [E, N, K]. Gated: a box
 /// of [E, N / 16, 2, 8, K], which puts 8 gate rows before their 8 up rows, so that a thread's
 /// accumulators hold gate and up of the same feature; the map's strides say where they come from.
 template <class P>
 __device__ __forceinline__ void load_weights(const typename P::Params& p, GemmStorage<P>& smem,
-                                             int stage, const Work& work, int feature_tile,
-                                             int k_tile) {
+                                             int stage, int k_tile, int feature_tile, int expert) {
   Mbarrier& full = smem.ring.full_[stage];
+  const int k = k_tile * kTileK;
   if constexpr (P::kGated) {
-    tma_load_5d(smem.weights[stage], &p.weights, full, k_tile * kTileK, 0, 0,
-                feature_tile * (kTileFeatures / 16), work.expert);
+    tma_load_5d(smem.weights[stage], &p.weights, full, k, 0, 0, feature_tile * (kTileFeatures / 16),
+                expert);
   } else {
-    tma_load_3d(smem.weights[stage], &p.weights, full, k_tile * kTileK,
-                feature_tile * kTileFeatures, work.expert);
+    tma_load_3d(smem.weights[stage], &p.weights, full, k, feature_tile * kTileFeatures, expert);
   }
 }
 
@@ -29,7 +38,7 @@ template <class P>
 struct TmaLoader {
   static constexpr int kWarps = 1;
   static constexpr int kArrivals = 1;
-  static constexpr int kWantNextAhead = 4;  // k_tiles before the end: hides fetching the next piece
+  static constexpr bool kWritesByThreads = false;
   static constexpr int kLargeBox = 64;
   static constexpr int kSmallBox = 16;
 
@@ -40,20 +49,13 @@ struct TmaLoader {
     for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
       const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
       const int rows = (work.num_rows + kSmallBox - 1) / kSmallBox * kSmallBox;
-      const int want_next_at = max(work.k_begin, work.k_end - kWantNextAhead);
       for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
         smem.ring.wait_empty(at);
         if (lane_idx() == 0) {
-          if (cta_rank == 0 && k_tile == want_next_at) smem.work.wanted_.arrive();
+          want_next<P>(smem, work, k_tile);
           smem.ring.full_[at.stage].arrive_expect_tx((kTileFeatures + rows) * kSwizzleBytes);
-#ifdef EXP_ROT
-          const int len = work.k_end - work.k_begin;
-          const int k_at = work.k_begin + (k_tile - work.k_begin + (work.expert * 5 + work.feature_tile * 3)) % len;
-#else
-          const int k_at = k_tile;
-#endif
-          load_weights<P>(p, smem, at.stage, work, feature_tile, k_at);
-          load_tokens(p, smem, at.stage, work.first_row, rows, k_at, cta_rank);
+          load_weights<P>(p, smem, at.stage, k_tile, feature_tile, work.expert);
+          load_tokens(p, smem, at.stage, k_tile, work.first_row, rows, cta_rank);
         }
         __syncwarp();
         at.advance();
@@ -63,8 +65,8 @@ struct TmaLoader {
 
  private:
   static __device__ __forceinline__ void load_tokens(const typename P::Params& p,
-                                                     GemmStorage<P>& smem, int stage, int first_row,
-                                                     int rows, int k_tile, int cta_rank) {
+                                                     GemmStorage<P>& smem, int stage, int k_tile,
+                                                     int first_row, int rows, int cta_rank) {
     int turn = 0;
     for (int row = 0; row < rows; ++turn) {
       const bool large = rows - row >= kLargeBox;
