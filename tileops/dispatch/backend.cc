@@ -44,27 +44,41 @@ class Transaction final : public BackendRegistrar {
   Transaction& operator=(const Transaction&) = delete;
   ~Transaction() override {
     if (committed_) return;
-    for (auto it = undo_.rbegin(); it != undo_.rend(); ++it) (*it)();
+    for (auto it = undo_.rbegin(); it != undo_.rend(); ++it) {
+      try {
+        (*it)();
+      } catch (...) {
+        // Taken back already, or relied on by another registration since: the rest is undone still.
+      }
+    }
   }
 
   void target_builder(std::string_view target, std::string_view op, TargetBuilder builder) override {
-    register_target_builder(target, op, std::move(builder));
-    undo_.push_back([target = std::string(target), op = std::string(op)] {
-      unregister_target_builder(target, op);
-    });
+    apply([&] { register_target_builder(target, op, std::move(builder)); },
+          [target = std::string(target), op = std::string(op)] {
+            unregister_target_builder(target, op);
+          });
   }
   void target_detector(std::string_view target, TargetDetector detector) override {
-    register_target_detector(target, std::move(detector));
-    undo_.push_back([target = std::string(target)] { unregister_target_detector(target); });
+    apply([&] { register_target_detector(target, std::move(detector)); },
+          [target = std::string(target)] { unregister_target_detector(target); });
   }
   void kernel_type(std::string_view op, AnyImplementation implementation) override {
     const std::string key = implementation.info.key;
-    register_kernel_type(op, std::move(implementation));
-    undo_.push_back([op = std::string(op), key] { unregister_kernel_type(op, key); });
+    apply([&] { register_kernel_type(op, std::move(implementation)); },
+          [op = std::string(op), key] { unregister_kernel_type(op, key); });
   }
   void commit() { committed_ = true; }
 
  private:
+  /// What can fail of noting the undo fails before there is anything to undo.
+  template <class Register>
+  void apply(Register&& register_it, std::function<void()> undo) {
+    undo_.reserve(undo_.size() + 1);
+    register_it();
+    undo_.push_back(std::move(undo));
+  }
+
   bool committed_ = false;
   std::vector<std::function<void()>> undo_;
 };
@@ -77,12 +91,11 @@ void run_entry_point(BackendEntryPoint entry_point) {
 
 void load_library(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  TILEOPS_CHECK(ErrorKind::kBackend, handle != nullptr, "backend {}: {}", path, dlerror());
+  TILEOPS_CHECK(ErrorKind::kBackend, handle != nullptr, "{}", dlerror());
   void* symbol = dlsym(handle, kEntryPoint);
   if (symbol == nullptr) {
     dlclose(handle);
-    raise(ErrorKind::kBackend, "backend {}: it does not export {}, the entry point of this version",
-          path, kEntryPoint);
+    raise(ErrorKind::kBackend, "it does not export {}, the entry point of this version", kEntryPoint);
   }
   // A library that threw stays mapped: the exception's type information lives in it.
   run_entry_point(reinterpret_cast<BackendEntryPoint>(symbol));
@@ -169,7 +182,11 @@ void load_backends() {
 void load_backend(const std::string& path) {
   Backends& b = backends();
   std::lock_guard lock(b.loading);
-  load_library(path);
+  try {
+    load_library(path);
+  } catch (const std::exception& e) {
+    raise(ErrorKind::kBackend, "backend {}: {}", path, e.what());
+  }
 }
 
 void register_backend(std::string_view name, BackendEntryPoint entry_point) {

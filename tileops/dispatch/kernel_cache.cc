@@ -24,7 +24,7 @@ std::vector<BuiltEntry> KernelCacheBase::entries() const {
   return result;
 }
 
-void KernelCacheBase::clear() {
+void KernelCacheBase::clear() noexcept {
   entries_.clear();
   std::unique_lock lock(mutex_);
   ++generation_;

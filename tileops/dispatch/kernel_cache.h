@@ -42,7 +42,7 @@ class KernelCacheBase {
   /// Entries that are built, in build order.
   std::vector<BuiltEntry> entries() const;
   /// Drops every entry and cached call; kernels in use live on with their users.
-  virtual void clear();
+  virtual void clear() noexcept;
 
  protected:
   using EntryPtr = std::shared_ptr<const BuiltEntry>;
@@ -110,10 +110,12 @@ class KernelCache : public KernelCacheBase {
     return explain_selection(query(call), facts);
   }
 
-  void clear() override {
+  void clear() noexcept override {
     KernelCacheBase::clear();
+    std::unordered_map<Call, EntryPtr, CallHash> dropped;
     std::unique_lock lock(mutex_);
-    calls_.clear();
+    calls_.swap(dropped);
+    lock.unlock();
   }
 
  private:

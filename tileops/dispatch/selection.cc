@@ -173,8 +173,14 @@ void check_table(std::string_view op, std::span<const std::string> interfaces,
   }
   for (const std::string& interface : interfaces) {
     std::vector<const ImplementationInfo*> infos;
+    const void* tag = nullptr;
     for (const AnyImplementation& implementation : implementations) {
-      if (implementation.interface == interface) infos.push_back(&implementation.info);
+      if (implementation.interface != interface) continue;
+      if (tag == nullptr) tag = implementation.interface_tag;
+      TILEOPS_CHECK(ErrorKind::kValue, implementation.interface_tag == tag,
+                    "{}: {} implements another C++ type that is also named {}", op,
+                    implementation.info.key, interface);
+      infos.push_back(&implementation.info);
     }
     check_pairs(op, interface, infos);
   }

@@ -59,7 +59,9 @@ void check_known(const Targets& t, std::string_view op, std::string_view name) {
 
 void erase_if_empty(Targets& t, std::string_view name) {
   const auto it = t.by_name.find(name);
-  if (it->second.builders.empty() && it->second.detector == nullptr) t.by_name.erase(it);
+  if (!it->second.builders.empty() || it->second.detector != nullptr) return;
+  if (t.default_name == name) t.default_name.clear();
+  t.by_name.erase(it);
 }
 
 /// The target that claims the device; empty where none does.
@@ -91,6 +93,7 @@ std::string detect(Device device) {
 
 std::shared_ptr<TargetKernel> make_target_kernel(
     std::function<Results(const spec::CallTensors&)> run) {
+  if (run == nullptr) return nullptr;
   return std::make_shared<FunctionKernel>(std::move(run));
 }
 

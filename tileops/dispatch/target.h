@@ -45,7 +45,7 @@ using TargetBuilder = std::function<std::shared_ptr<TargetKernel>(const BuildReq
 /// Whether the target claims a device.
 using TargetDetector = std::function<bool(Device)>;
 
-/// Wraps a function as a target kernel.
+/// Wraps a function as a target kernel; null for an empty function.
 std::shared_ptr<TargetKernel> make_target_kernel(
     std::function<Results(const spec::CallTensors&)> run);
 
@@ -53,8 +53,8 @@ std::shared_ptr<TargetKernel> make_target_kernel(
 /// pair that is registered already, an empty name or `builtin`; nothing changes then.
 void register_target_builder(std::string_view target, std::string_view op, TargetBuilder builder);
 void register_target_detector(std::string_view target, TargetDetector detector);
-/// Takes one registration back; a target with none left is no longer known. Ops that selected the
-/// target keep what they hold. Errors: kValue where there is no such registration.
+/// Takes one registration back; a target with none left is no longer known, nor the default. Ops
+/// that selected the target keep what they hold. Errors: kValue where there is no such registration.
 void unregister_target_builder(std::string_view target, std::string_view op);
 void unregister_target_detector(std::string_view target);
 /// Takes every registration of a target back. Errors: kValue for an unknown target.

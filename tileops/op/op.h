@@ -142,6 +142,7 @@ class Op {
     size_t operator()(const DelegateKey& key) const { return hash_of(key.stage, key.identity); }
   };
   struct TargetKernelKey {
+    std::shared_ptr<const TargetBuilder> builder;  // a call that outlived an undo builds for itself
     Device device;
     std::vector<spec::TensorFacts> inputs;  // without strides
     bool operator==(const TargetKernelKey&) const = default;
@@ -158,11 +159,13 @@ class Op {
   Results run_steps(Call& call) const;
   Results run_selected(Call& call) const;
   Results run_target(Call& call, const ServingTarget& serving) const;
+  std::shared_ptr<TargetKernel> build_target_kernel(const TargetKernelKey& key, const Call& call,
+                                                    const ServingTarget& serving) const;
   Results allocate_results(const Call& call) const;
   std::shared_ptr<const ServingTarget> settle_target(Call& call) const;
   void check_serves(const ServingTarget& serving) const;
   Device call_device(const spec::CallFacts& facts) const;
-  RecordPtr complete(Call& call) const;
+  void complete(RecordPtr record) const noexcept;  // the former record dies outside the lock
   void undo_selection() const noexcept;
 
   // Holding (op_delegates.cc).
@@ -181,6 +184,7 @@ class Op {
     return static_cast<KernelCache<I>&>(cache(I::kName));
   }
   void kernel_built(const BuiltEntry& entry) const;
+  void tune_fresh(const std::function<void()>& tune) const;
   void tune_own_kernels() const;
   void tune_target_kernel(TargetKernel& kernel, const std::string& target) const;
   void set_tuned() const;

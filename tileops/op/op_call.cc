@@ -52,8 +52,9 @@ Results Op::run_steps(Call& call) const {
   call.close();
   signature_->check_result(call.tensors_, facts, results.span(), construction_tensors_,
                            call.record_->served_by_.empty() ? name() : call.record_->served_by_);
-  const RecordPtr record = complete(call);
-  if (call.parent_ != nullptr) call.parent_->file(*this, record);
+  // Filing can fail and completing cannot: a call that throws leaves last_call as it was (H1).
+  if (call.parent_ != nullptr) call.parent_->file(*this, call.record_);
+  complete(call.record_);
   return results;
 }
 
@@ -75,7 +76,9 @@ Results Op::allocate_results(const Call& call) const {
 Device Op::call_device(const spec::CallFacts& facts) const {
   if (facts.has_device) return facts.device;
   if (!options_.device.empty()) return parse_device(options_.device);
-  if (!construction_tensors_.empty()) return construction_tensors_.front().device();
+  for (const Tensor& tensor : construction_tensors_) {
+    if (tensor.defined()) return tensor.device();
+  }
   return kCpuDevice;
 }
 
@@ -112,11 +115,20 @@ void Op::check_serves(const ServingTarget& serving) const {
 }
 
 Results Op::run_target(Call& call, const ServingTarget& serving) const {
-  TargetKernelKey key{call.device_, {}};
+  TargetKernelKey key{serving.builder, call.device_, {}};
   for (size_t i = 0; i < entry().inputs().size(); ++i) {
     key.inputs.push_back(call.facts().inputs[i]);
     key.inputs.back().strides = {};
   }
+  std::shared_ptr<TargetKernel> kernel = target_kernels_.find(key);
+  if (kernel == nullptr) kernel = build_target_kernel(key, call, serving);
+  if (tuning_failed_.load(std::memory_order_acquire)) tune_own_kernels();
+  call.record_->served_by_ = serving.name;
+  return kernel->run(call.tensors_);
+}
+
+std::shared_ptr<TargetKernel> Op::build_target_kernel(const TargetKernelKey& key, const Call& call,
+                                                      const ServingTarget& serving) const {
   const auto found = target_kernels_.get_or_build(key, [&] {
     std::vector<spec::TensorFacts> inputs(call.facts().inputs.begin(),
                                           call.facts().inputs.begin() +
@@ -127,27 +139,33 @@ Results Op::run_target(Call& call, const ServingTarget& serving) const {
                   "{}: the builder of target {} returned nothing that can be called", name(), serving.name);
     return kernel;
   });
-  if (found.fresh && tuned()) tune_target_kernel(*found.value, serving.name);
-  call.record_->served_by_ = serving.name;
-  return found.value->run(call.tensors_);
+  if (found.fresh && tuned() && op_class_.tunable()) {
+    tune_fresh([&] { tune_target_kernel(*found.value, serving.name); });
+  }
+  return found.value;
 }
 
-RecordPtr Op::complete(Call& call) const {
+void Op::complete(RecordPtr record) const noexcept {
   std::lock_guard lock(mutex_);
-  last_call_ = call.record_;
-  return last_call_;
+  last_call_.swap(record);
 }
 
 void Op::undo_selection() const noexcept {
   target_kernels_.clear();
   for (const auto& cache : caches_) cache->clear();
-  std::lock_guard lock(mutex_);  // parents before what they hold; the holding graph has no circle
-  serving_ = nullptr;
-  for (const HeldSlot& slot : held_) slot.op->undo_selection();
+  std::shared_ptr<const ServingTarget> dropped;
+  std::unique_lock lock(mutex_);
+  serving_.swap(dropped);
+  for (size_t i = 0; i < held_.size(); ++i) {  // held_ only grows; nothing is copied that could fail
+    const std::shared_ptr<Op> sub_op = held_[i].op;
+    lock.unlock();
+    sub_op->undo_selection();
+    lock.lock();
+  }
 }
 
 size_t Op::TargetKernelKeyHash::operator()(const TargetKernelKey& key) const {
-  size_t seed = hash_of(static_cast<int>(key.device.type), key.device.index);
+  size_t seed = hash_of(key.builder, static_cast<int>(key.device.type), key.device.index);
   for (const spec::TensorFacts& facts : key.inputs) {
     seed = hash_mix(seed, facts.present ? static_cast<size_t>(facts.dtype) + 1 : 0);
     for (int64_t size : facts.shape) seed = hash_mix(seed, static_cast<size_t>(size));

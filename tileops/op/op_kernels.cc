@@ -99,10 +99,18 @@ void Op::tune_own_kernels() const {
 
 void Op::kernel_built(const BuiltEntry& entry) const {
   if (!tuned() || !op_class_.tunable() || !entry.kernel->tunable()) return;
+  tune_fresh([&] { entry.kernel->request_tune(); });
+}
+
+/// Tunes what was built just now; where that throws, the op's next call tries again.
+void Op::tune_fresh(const std::function<void()>& tune) const {
   std::lock_guard lock(tuning_);
-  tuning_failed_.store(true, std::memory_order_release);
-  entry.kernel->request_tune();
-  tuning_failed_.store(false, std::memory_order_release);
+  try {
+    tune();
+  } catch (...) {
+    tuning_failed_.store(true, std::memory_order_release);
+    throw;
+  }
 }
 
 void Op::tune_target_kernel(TargetKernel& kernel, const std::string& target) const {

@@ -35,13 +35,11 @@ class TraceMode final : public CallMode {
   }
 
   Results call(const Op& op, const spec::CallTensors& tensors) override {
-    const size_t path_length = stage_path_.size();
+    const Restore restore(*this);
     if (!open_.empty()) {
       stage_path_ += (stage_path_.empty() ? "" : ".") + stage_name(*open_.back(), op);
     }
-    Results results = op.op_class().is_composite() ? call_composite(op, tensors) : call_leaf(op, tensors);
-    stage_path_.resize(path_length);
-    return results;
+    return op.op_class().is_composite() ? call_composite(op, tensors) : call_leaf(op, tensors);
   }
 
   void kernel_asked(const Op& op, std::string_view interface,
@@ -53,16 +51,38 @@ class TraceMode final : public CallMode {
 
  private:
   Results call_composite(const Op& op, const spec::CallTensors& tensors) {
-    const ServingTarget serving = select_target(op.name(), op.options().target, device_);
-    TILEOPS_CHECK(ErrorKind::kOpNotAvailable, serving.builder == nullptr,
+    std::string target = op.serving_target().value_or("");
+    bool whole = !target.empty() && target != kBuiltinTarget;
+    if (target.empty()) {
+      ServingTarget serving = select_target(op.name(), op.options().target, device_);
+      whole = serving.builder != nullptr;
+      target = std::move(serving.name);
+    }
+    TILEOPS_CHECK(ErrorKind::kOpNotAvailable, !whole,
                   "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
                   "with target builtin",
-                  op.name(), serving.name);
+                  op.name(), target);
     open_.push_back(&op);
-    Results results = run_forward(op, tensors, device_);
-    open_.pop_back();
-    return results;
+    return run_forward(op, tensors, device_);
   }
+
+  /// The path and the open composites as they were, also after a forward that threw.
+  class Restore {
+   public:
+    explicit Restore(TraceMode& mode)
+        : mode_(mode), path_length_(mode.stage_path_.size()), num_open_(mode.open_.size()) {}
+    ~Restore() {
+      mode_.stage_path_.resize(path_length_);
+      mode_.open_.resize(num_open_);
+    }
+    Restore(const Restore&) = delete;
+    Restore& operator=(const Restore&) = delete;
+
+   private:
+    TraceMode& mode_;
+    size_t path_length_;
+    size_t num_open_;
+  };
 
   Results call_leaf(const Op& op, const spec::CallTensors& tensors) {
     spec::CallFacts facts;
