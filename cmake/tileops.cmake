@@ -15,6 +15,8 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+include(${PROJECT_SOURCE_DIR}/build/local.cmake OPTIONAL)  # a developer's own settings
+
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -32,8 +34,12 @@ endif()
 add_library(tileops_flags INTERFACE)
 target_compile_features(tileops_flags INTERFACE cxx_std_20)
 target_compile_options(tileops_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
-target_include_directories(tileops_flags INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>)
+target_include_directories(tileops_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+
+# fmt, compiled once: header-only it would double what every file costs to compile.
+add_library(tileops_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt.cc)
+target_compile_features(tileops_fmt PUBLIC cxx_std_20)
+target_compile_options(tileops_fmt PRIVATE -fvisibility=hidden)
 
 set_property(GLOBAL PROPERTY TILEOPS_LAYERS "")
 set_property(GLOBAL PROPERTY TILEOPS_OPS "")
@@ -44,7 +50,7 @@ function(tileops_add_layer name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   add_library(tileops_${name} STATIC ${arg_SOURCES})
   target_link_libraries(tileops_${name} PUBLIC tileops_flags ${arg_LINK}
-                        PRIVATE fmt::fmt-header-only ${arg_PRIVATE_LINK})
+                        PRIVATE tileops_fmt ${arg_PRIVATE_LINK})
   set_property(GLOBAL APPEND PROPERTY TILEOPS_LAYERS tileops_${name})
 endfunction()
 
@@ -55,7 +61,7 @@ function(tileops_add_test name)
   endif()
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;ENV" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LINK} fmt::fmt-header-only GTest::gmock_main tileops_flags)
+  target_link_libraries(${name} PRIVATE ${arg_LINK} tileops_fmt GTest::gmock_main tileops_flags)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${arg_ENV}")
 endfunction()
