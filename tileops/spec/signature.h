@@ -57,8 +57,11 @@ class Signature {
   /// The value of an index, parameter or let by name, for messages and tools. Errors: kValue.
   Value value_of(const CallFacts& facts, std::string_view name) const;
 
- private:
   struct Plan;
+  /// What the checks evaluate; for this folder's sources alone.
+  const Plan& plan() const { return *plan_; }
+
+ private:
   std::shared_ptr<const Entry> entry_;
   Params params_;
   std::unique_ptr<const Plan> plan_;
