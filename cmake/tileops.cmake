@@ -15,7 +15,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-include(${PROJECT_SOURCE_DIR}/build/local.cmake OPTIONAL)  # a developer's own settings
+include(${CMAKE_CURRENT_LIST_DIR}/../build/local.cmake OPTIONAL)  # a developer's own settings
 
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
