@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/cuda/fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace tileops::cuda {
+namespace {
+
+using abi::Result;
+
+FakeDriver* fake = nullptr;
+FakeNvrtc* fake_nvrtc = nullptr;
+thread_local abi::Context current = nullptr;
+
+template <class Handle>
+Handle handle(uintptr_t value) {
+  return reinterpret_cast<Handle>(value);
+}
+
+const char* name_of(Result result) {
+  switch (result) {
+    case Result::kOutOfMemory:
+      return "CUDA_ERROR_OUT_OF_MEMORY";
+    case Result::kIllegalAddress:
+      return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case Result::kInvalidValue:
+      return "CUDA_ERROR_INVALID_VALUE";
+    case Result::kNoBinaryForGpu:
+      return "CUDA_ERROR_NO_BINARY_FOR_GPU";
+    default:
+      return nullptr;
+  }
+}
+
+int attribute(abi::DeviceAttribute attribute) {
+  switch (attribute) {
+    case abi::DeviceAttribute::kMultiprocessorCount:
+      return 132;
+    case abi::DeviceAttribute::kL2CacheBytes:
+      return 1024;
+    case abi::DeviceAttribute::kComputeCapabilityMajor:
+      return 9;
+    case abi::DeviceAttribute::kComputeCapabilityMinor:
+      return 0;
+    case abi::DeviceAttribute::kMaxSharedMemoryOptIn:
+      return fake->smem_bytes;
+  }
+  return 0;
+}
+
+int attribute(abi::FunctionAttribute attribute) {
+  switch (attribute) {
+    case abi::FunctionAttribute::kMaxThreads:
+      return fake->max_threads;
+    case abi::FunctionAttribute::kSharedBytes:
+      return fake->static_smem_bytes;
+    default:
+      return 0;
+  }
+}
+
+Result record_launch(const abi::LaunchConfig* config, abi::Function, void** arguments, void**) {
+  const Result result = fake->result_of("launch_kernel_ex");
+  if (result != Result::kSuccess) return result;
+  fake->launches.push_back(
+      {*config, {config->attributes, config->attributes + config->num_attributes}});
+  if (fake->on_launch) fake->on_launch(arguments);
+  return result;
+}
+
+Result encode(void* map, abi::TensorMapDataType, uint32_t rank, void*, const uint64_t* dims,
+              const uint64_t* strides, const uint32_t* box, const uint32_t*, int, int, int, int) {
+  ++fake->num_tensor_maps;
+  fake->tensor_map_dims.assign(dims, dims + rank);
+  fake->tensor_map_strides.assign(strides, strides + rank - 1);
+  fake->tensor_map_box.assign(box, box + rank);
+  std::memset(map, 0, 128);
+  std::memcpy(map, &fake->num_tensor_maps, sizeof(fake->num_tensor_maps));
+  return fake->result_of("tensor_map_encode_tiled");
+}
+
+Result allocate(abi::DevicePtr* data, size_t bytes, abi::MemPool, abi::Stream) {
+  const Result result = fake->result_of("mem_alloc_from_pool_async");
+  if (result != Result::kSuccess) return result;
+  *data = reinterpret_cast<abi::DevicePtr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  ++fake->live_allocations;
+  return result;
+}
+
+void fill_devices_and_modules(DriverTable& t) {
+  t.get_error_name = [](Result error, const char** name) {
+    *name = name_of(error);
+    return Result::kSuccess;
+  };
+  t.get_error_string = [](Result, const char** text) {
+    *text = "the driver's words";
+    return Result::kSuccess;
+  };
+  t.device_get_count = [](int* count) {
+    *count = fake->num_devices;
+    return Result::kSuccess;
+  };
+  t.device_get = [](abi::DeviceOrdinal* device, int ordinal) {
+    *device = ordinal;
+    return Result::kSuccess;
+  };
+  t.device_get_name = [](char* name, int length, abi::DeviceOrdinal) {
+    std::strncpy(name, "Fake H200", static_cast<size_t>(length));
+    return Result::kSuccess;
+  };
+  t.device_get_attribute = [](int* value, abi::DeviceAttribute which, abi::DeviceOrdinal) {
+    *value = attribute(which);
+    return Result::kSuccess;
+  };
+  t.device_primary_ctx_retain = [](abi::Context* context, abi::DeviceOrdinal device) {
+    *context = handle<abi::Context>(static_cast<uintptr_t>(device) + 1);
+    return fake->result_of("device_primary_ctx_retain");
+  };
+  t.ctx_get_current = [](abi::Context* context) {
+    *context = current;
+    return Result::kSuccess;
+  };
+  t.ctx_set_current = [](abi::Context context) {
+    current = context;
+    return Result::kSuccess;
+  };
+  t.ctx_get_device = [](abi::DeviceOrdinal* device) {
+    *device = static_cast<int>(reinterpret_cast<uintptr_t>(current)) - 1;
+    return Result::kSuccess;
+  };
+  t.module_load_data = [](abi::Module* module, const void* image) {
+    fake->loaded_images.emplace_back(static_cast<const char*>(image));
+    *module = handle<abi::Module>(fake->loaded_images.size());
+    return fake->result_of("module_load_data");
+  };
+  t.module_unload = [](abi::Module) {
+    ++fake->num_unloaded;
+    return Result::kSuccess;
+  };
+  t.module_get_function = [](abi::Function* function, abi::Module module, const char*) {
+    *function = handle<abi::Function>(reinterpret_cast<uintptr_t>(module));
+    return fake->result_of("module_get_function");
+  };
+  t.func_set_attribute = [](abi::Function, abi::FunctionAttribute, int value) {
+    fake->max_dynamic_smem = value;
+    return Result::kSuccess;
+  };
+  t.func_get_attribute = [](int* value, abi::FunctionAttribute which, abi::Function) {
+    *value = attribute(which);
+    return Result::kSuccess;
+  };
+  t.occupancy_max_active_clusters = [](int* count, abi::Function, const abi::LaunchConfig* config) {
+    *count = config->num_attributes == 0 ? 132 : 60;
+    return Result::kSuccess;
+  };
+  t.launch_kernel_ex = record_launch;
+  t.tensor_map_encode_tiled = encode;
+}
+
+void fill_memory(DriverTable& t) {
+  t.mem_pool_create = [](abi::MemPool* pool, const abi::MemPoolProps* props) {
+    *pool = handle<abi::MemPool>(static_cast<uintptr_t>(props->location_id) + 1);
+    return Result::kSuccess;
+  };
+  t.mem_pool_set_attribute = [](abi::MemPool, int, void*) { return Result::kSuccess; };
+  t.mem_pool_trim_to = [](abi::MemPool, size_t) { return Result::kSuccess; };
+  t.mem_alloc_from_pool_async = allocate;
+  t.mem_free_async = [](abi::DevicePtr data, abi::Stream) {
+    std::free(reinterpret_cast<void*>(data));
+    --fake->live_allocations;
+    return Result::kSuccess;
+  };
+  t.mem_get_info = [](size_t* free_bytes, size_t* total_bytes) {
+    *free_bytes = 100;
+    *total_bytes = 1000;
+    return Result::kSuccess;
+  };
+  t.memcpy_htod_async = [](abi::DevicePtr to, const void* from, size_t bytes, abi::Stream) {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return Result::kSuccess;
+  };
+  t.memcpy_dtoh_async = [](void* to, abi::DevicePtr from, size_t bytes, abi::Stream) {
+    std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+    return Result::kSuccess;
+  };
+  t.memset_d8_async = [](abi::DevicePtr to, unsigned char value, size_t bytes, abi::Stream) {
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
+    return Result::kSuccess;
+  };
+}
+
+void fill_streams(DriverTable& t) {
+  t.stream_create = [](abi::Stream* stream, unsigned) {
+    *stream = handle<abi::Stream>(77);
+    return Result::kSuccess;
+  };
+  t.stream_destroy = [](abi::Stream) { return Result::kSuccess; };
+  t.stream_synchronize = [](abi::Stream) {
+    ++fake->num_synchronized;
+    return fake->result_of("stream_synchronize");
+  };
+  t.stream_is_capturing = [](abi::Stream, abi::CaptureStatus* status) {
+    *status = fake->capturing ? abi::CaptureStatus::kActive : abi::CaptureStatus::kNone;
+    return fake->result_of("stream_is_capturing");
+  };
+  t.stream_begin_capture = [](abi::Stream, abi::CaptureMode) {
+    fake->capturing = true;
+    return Result::kSuccess;
+  };
+  t.stream_end_capture = [](abi::Stream, abi::Graph* graph) {
+    fake->capturing = false;
+    *graph = handle<abi::Graph>(5);
+    return Result::kSuccess;
+  };
+  t.stream_wait_event = [](abi::Stream, abi::Event, unsigned) { return Result::kSuccess; };
+  t.thread_exchange_stream_capture_mode = [](abi::CaptureMode*) { return Result::kSuccess; };
+  t.graph_instantiate_with_flags = [](abi::GraphExec* exec, abi::Graph, unsigned long long) {
+    *exec = handle<abi::GraphExec>(6);
+    return Result::kSuccess;
+  };
+  t.graph_launch = [](abi::GraphExec, abi::Stream) {
+    ++fake->num_graph_launches;
+    return Result::kSuccess;
+  };
+  t.graph_exec_destroy = [](abi::GraphExec) { return Result::kSuccess; };
+  t.graph_destroy = [](abi::Graph) { return Result::kSuccess; };
+  t.event_create = [](abi::Event* event, unsigned) {
+    *event = handle<abi::Event>(8);
+    return Result::kSuccess;
+  };
+  t.event_destroy = [](abi::Event) { return Result::kSuccess; };
+  t.event_record = [](abi::Event, abi::Stream) { return Result::kSuccess; };
+  t.event_synchronize = [](abi::Event) { return Result::kSuccess; };
+  t.event_elapsed_time = [](float* milliseconds, abi::Event, abi::Event) {
+    *milliseconds = 0.25F;
+    return Result::kSuccess;
+  };
+}
+
+const DriverTable& fake_table() {
+  static const DriverTable table = [] {
+    DriverTable t{};
+    fill_devices_and_modules(t);
+    fill_memory(t);
+    fill_streams(t);
+    return t;
+  }();
+  return table;
+}
+
+/// One translation unit on its way through the fake compiler.
+struct FakeProgram {
+  std::string source;
+  std::string code;
+  std::string log;
+  std::map<std::string, std::string> symbols;
+};
+
+FakeProgram& program_of(abi::NvrtcProgram program) {
+  return *reinterpret_cast<FakeProgram*>(program);
+}
+
+abi::NvrtcResult compile(abi::NvrtcProgram handle, int num_options, const char* const* options) {
+  FakeProgram& program = program_of(handle);
+  ++fake_nvrtc->num_compiled;
+  if (fake_nvrtc->while_compiling) fake_nvrtc->while_compiling();
+  if (program.source.find("#error") != std::string::npos) {
+    program.log = "line 1: #error of the source";
+    return abi::NvrtcResult::kCompilation;
+  }
+  program.code = "code of " + program.source;
+  for (int i = 0; i < num_options; ++i) program.code += std::string(" ") + options[i];
+  return abi::NvrtcResult::kSuccess;
+}
+
+abi::NvrtcResult give_size(const std::string& text, size_t* bytes) {
+  *bytes = text.size() + 1;
+  return abi::NvrtcResult::kSuccess;
+}
+
+abi::NvrtcResult give_text(const std::string& text, char* out) {
+  std::memcpy(out, text.c_str(), text.size() + 1);
+  return abi::NvrtcResult::kSuccess;
+}
+
+NvrtcTable make_nvrtc_table() {
+  using P = abi::NvrtcProgram;
+  NvrtcTable t{};
+  t.get_error_string = [](abi::NvrtcResult) { return "NVRTC_ERROR_COMPILATION"; };
+  t.version = [](int* major, int* minor) {
+    *major = 13;
+    *minor = fake_nvrtc->minor_version;
+    return abi::NvrtcResult::kSuccess;
+  };
+  t.create_program = [](P* program, const char* source, const char*, int, const char* const*,
+                        const char* const*) {
+    *program = reinterpret_cast<P>(new FakeProgram{.source = source});
+    return abi::NvrtcResult::kSuccess;
+  };
+  t.destroy_program = [](P* program) {
+    delete &program_of(*program);
+    return abi::NvrtcResult::kSuccess;
+  };
+  t.add_name_expression = [](P program, const char* expression) {
+    program_of(program).symbols[expression] = std::string("_Z") + expression;
+    return abi::NvrtcResult::kSuccess;
+  };
+  t.compile_program = compile;
+  t.get_lowered_name = [](P program, const char* expression, const char** name) {
+    *name = program_of(program).symbols.at(expression).c_str();
+    return abi::NvrtcResult::kSuccess;
+  };
+  t.get_program_log_size = [](P p, size_t* n) { return give_size(program_of(p).log, n); };
+  t.get_program_log = [](P p, char* out) { return give_text(program_of(p).log, out); };
+  t.get_cubin_size = [](P p, size_t* n) { return give_size(program_of(p).code, n); };
+  t.get_cubin = [](P p, char* out) { return give_text(program_of(p).code, out); };
+  t.get_ptx_size = [](P p, size_t* n) { return give_size(program_of(p).code, n); };
+  t.get_ptx = [](P p, char* out) { return give_text(program_of(p).code, out); };
+  return t;
+}
+
+}  // namespace
+
+FakeDriver::FakeDriver() {
+  fake = this;
+  current = nullptr;
+  set_driver_for_testing(&fake_table());
+}
+
+FakeDriver::~FakeDriver() {
+  set_driver_for_testing(nullptr);
+  fake = nullptr;
+}
+
+abi::Result FakeDriver::result_of(const std::string& function) const {
+  const auto it = failures.find(function);
+  return it == failures.end() ? abi::Result::kSuccess : it->second;
+}
+
+FakeNvrtc::FakeNvrtc() {
+  static const NvrtcTable table = make_nvrtc_table();
+  fake_nvrtc = this;
+  set_nvrtc_for_testing(&table);
+}
+
+FakeNvrtc::~FakeNvrtc() {
+  set_nvrtc_for_testing(nullptr);
+  fake_nvrtc = nullptr;
+}
+
+}  // namespace tileops::cuda

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a driver and an NVRTC of ordinary functions, so that everything above them runs on a
+// machine without a GPU. Device memory is host memory, and every call is on record.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tileops/cuda/driver.h"
+#include "tileops/cuda/nvrtc.h"
+
+namespace tileops::cuda {
+
+/// A launch as the driver saw it.
+struct FakeLaunch {
+  abi::LaunchConfig config{};
+  std::vector<abi::LaunchAttribute> attributes;
+};
+
+/// Two devices of capability 9.0 ("Fake H200"). Installed while it lives; one at a time.
+class FakeDriver {
+ public:
+  FakeDriver();
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  /// The next calls of a function ("launch_kernel_ex") return this.
+  void fail(const std::string& function, abi::Result result) { failures[function] = result; }
+  void succeed(const std::string& function) { failures.erase(function); }
+  /// What a function returns now.
+  abi::Result result_of(const std::string& function) const;
+
+  int num_devices = 2;
+  int smem_bytes = 232448;
+  int static_smem_bytes = 1024;
+  int max_threads = 1024;
+  bool capturing = false;
+  std::map<std::string, abi::Result> failures;
+
+  std::vector<FakeLaunch> launches;
+  std::function<void(void** arguments)> on_launch;
+  std::vector<std::string> loaded_images;
+  int64_t num_unloaded = 0;
+  int64_t max_dynamic_smem = 0;
+  int64_t num_synchronized = 0;
+  int64_t num_tensor_maps = 0;
+  std::vector<uint64_t> tensor_map_dims, tensor_map_strides;
+  std::vector<uint32_t> tensor_map_box;
+  int64_t live_allocations = 0;
+  int64_t num_graph_launches = 0;
+};
+
+/// Machine code is "code of <name> for <arch>" here; a source with #error does not compile.
+class FakeNvrtc {
+ public:
+  FakeNvrtc();
+  ~FakeNvrtc();
+  FakeNvrtc(const FakeNvrtc&) = delete;
+  FakeNvrtc& operator=(const FakeNvrtc&) = delete;
+
+  std::atomic<int> num_compiled = 0;
+  std::function<void()> while_compiling;  // called in each build
+  int minor_version = 0;
+};
+
+}  // namespace tileops::cuda
