@@ -94,7 +94,7 @@ HWY_INLINE void stream_columns(const StreamArgs& s, const std::byte* const* colu
     const int64_t byte = step * kStepBytes;
     if (byte % kLineBytes == 0) {
 #pragma GCC unroll 4
-      for (int j = 0; j < kCols; ++j) hwy::Prefetch(next[j] + byte);
+      for (int j = 0; j < kCols; ++j) __builtin_prefetch(next[j] + byte, 0, 2);
     }
     stream_step<kRows, kCols, kB>(a, weights, byte, sums);
     a += kRows * kStreamStep;
