@@ -3,8 +3,9 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is rows/step x stages c ctas, as 256/32x4c2; g: gathered rows, a: any strides. Times are medians of single calls, each after a
-flush of L2, and in parentheses of back-to-back calls in one CUDA graph.
+A tile is rows/step x stages c ctas, as 256/32x4c2; g: gathered rows, a: any strides. Times are
+medians of single calls, each after a flush of L2, and in parentheses of back-to-back calls in one
+CUDA graph.
 """
 import argparse
 import re

@@ -93,7 +93,7 @@ def check(config, kind, counts, n, k, alignment=1, max_m=0, repeats=2, seed=0, s
                 valid[1 + begin:1 + begin + counts[expert]] = True
         clean = True
         if kind != "per_row":
-            clean = bool(backing[~valid].isnan().all()) and bool(backing[:, features:].isnan().all())
+            clean = bool(backing[~valid].isnan().all() and backing[:, features:].isnan().all())
         now = backing[valid][:, :features].clone()
         same = previous is None or torch.equal(now, previous)
         previous = now

@@ -5,7 +5,6 @@ import ctypes
 import torch
 
 _cuda = ctypes.CDLL("libcuda.so.1")
-PROMOTION = int(__import__('os').environ.get('PROMOTION', '3'))
 _CLUSTER, _PROGRAMMATIC = 4, 6  # CUlaunchAttributeID
 
 
@@ -67,6 +66,6 @@ def tensor_map(tensor, dims, strides_bytes, box, swizzle=3):
     _check(_cuda.cuTensorMapEncodeTiled(
         ctypes.c_void_p(address), dtype, rank, ctypes.c_void_p(tensor.data_ptr()),
         (ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * max(rank - 1, 1))(*strides_bytes),
-        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, swizzle, PROMOTION, 0),
+        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, swizzle, 3, 0),
         f"cuTensorMapEncodeTiled {dims} {strides_bytes} {box}")
     return (ctypes.c_uint64 * 16).from_buffer_copy(ctypes.string_at(address, 128))

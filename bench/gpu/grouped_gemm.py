@@ -30,7 +30,8 @@ class Config:
 
     def smem_bytes(self):
         ring = self.stages * (128 + self.tile_rows) * 128
-        return ring + 2 * (16384 if ring + 2 * 16384 + 1024 <= 232448 else 8192) + 1024
+        free = 232448 - 1024 - ring
+        return ring + 2 * next(s for s in (32768, 16384, 8192) if 2 * s <= free) + 1024
 
     def name(self):
         enum = lambda kind, value: f"static_cast<{SPACE}{kind}>({value})"
@@ -41,7 +42,8 @@ class Config:
                 f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
-        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{' ga'[self.load].strip()}"
+        load = " ga"[self.load].strip()
+        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{load}"
 
 
 class Params(ctypes.Structure):
@@ -55,7 +57,8 @@ class Params(ctypes.Structure):
                 ("group_kind", ctypes.c_int32), ("num_experts", ctypes.c_int32),
                 ("alignment", ctypes.c_int32), ("max_m", ctypes.c_int32),
                 ("num_rows", ctypes.c_int32), ("num_features", ctypes.c_int32),
-                ("num_k_tiles", ctypes.c_int32), ("split_cost_k_tiles", ctypes.c_int32),
+                ("num_k_tiles", ctypes.c_int32), ("lone_tile_k_tiles", ctypes.c_int32),
+                ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
                 ("row_index", ctypes.c_void_p), ("a", ctypes.c_void_p),
                 ("a_row_stride", ctypes.c_int64), ("num_source_rows", ctypes.c_int32),
@@ -63,7 +66,7 @@ class Params(ctypes.Structure):
                     (name, ctypes.c_int64) for name in (
                         "a_expert_stride", "a_k_stride", "b_expert_stride", "b_row_stride",
                         "b_k_stride", "out_expert_stride", "out_feature_stride",
-                        "bias_row_stride")] + [("pad", ctypes.c_int32 * 16)]
+                        "bias_row_stride")] + [("pad", ctypes.c_int32 * 12)]
 
 
 class SegmentsParams(ctypes.Structure):
@@ -154,6 +157,7 @@ class Call:
         p.work_counters = flags.data_ptr() + self.grid * 8
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
         p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, max(1, -(-k // 64))
+        p.lone_tile_k_tiles = p.num_k_tiles * (40 if config.tile_rows <= 128 else 100) // 100
         p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic

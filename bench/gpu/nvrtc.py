@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the device code with NVRTC for sm_90a, by ctypes, and reports what ptxas says.
+"""Compiles the device code with NVRTC for sm_90a, by ctypes. No GPU and no CUDA header is needed.
 
-    python3 bench/gpu/nvrtc.py [name ...]    # compile named configs (see kernels.py), print resources
+EXP in the environment adds options, for experiments with -D.
 """
 import ctypes
 import os
-import re
-import subprocess
-import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def load_nvrtc():
-    names = ["libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so", "/usr/local/cuda/lib/libnvrtc.so"]
+    names = ["libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so",
+             "/usr/local/cuda/lib/libnvrtc.so"]
     try:
         import nvidia.cu13  # the wheel that torch brings
         names.insert(0, os.path.join(list(nvidia.cu13.__path__)[0], "lib", "libnvrtc.so.13"))

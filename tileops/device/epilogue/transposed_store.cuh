@@ -19,9 +19,9 @@ constexpr bool kIsGated = true;
 template <>
 constexpr bool kIsGated<Identity> = false;
 
-/// Token rows that a warpgroup stages at once: rows of one output type, swizzled by 16 bytes so that
-/// neither the transposed writes nor the reads of whole rows meet in a bank. 16-bit rows lie as in
-/// TMA's 128-byte (gated: 64-byte) swizzle.
+/// Token rows that a warpgroup stages at once: rows of one output type, swizzled by 16 bytes so
+/// that neither the transposed writes nor the reads of whole rows meet in a bank. 16-bit rows lie
+/// as in TMA's 128-byte (gated: 64-byte) swizzle.
 template <class Out, int kFeatures, int kBytesOf>
 struct StagedRows {
   static constexpr int kBytes = kBytesOf;
@@ -48,8 +48,8 @@ struct OutputTile {
   void* row0;              // first output row of the tile, at feature 0
   int64_t row_stride;      // in elements
   int64_t feature_stride;  // 1 unless P::kStridedOut
-  const void* map_large;  // boxes of kFeatures x kLargeBox rows, kFeatures x kSmallBox rows
-  const void* map_small;
+  const void* map_large;   // boxes of kFeatures x kLargeBox rows
+  const void* map_small;   // boxes of kFeatures x kSmallBox rows
   int first_row;
   int num_rows;       // valid token rows
   int first_feature;  // of this warpgroup
@@ -58,8 +58,8 @@ struct OutputTile {
 
 /// P: Output, Activation, kTileRows (token rows that the accumulators cover), kStagingBytes, and
 /// kStridedOut: rows of any stride, alignment and length, written element by element.
-/// 16-bit outputs leave by TMA, under the next tile's products; the last rows of a tile that fill no
-/// box, and 32-bit outputs, by ordinary stores.
+/// 16-bit outputs leave by TMA, under the next tile's products; the last rows of a tile that fill
+/// no box, and 32-bit outputs, by ordinary stores.
 template <class P>
 class TransposedStore {
  public:
@@ -139,6 +139,7 @@ class TransposedStore {
     const int lane = lane_idx();
 #pragma unroll
     for (int row = 0; row < Staged::kRows; row += 8 * kRowBlocks) {
+      if (row0 + row >= P::kTileRows) break;  // known at compile time: the buffer may be larger
       if (row0 + row < num_rows) {
         if constexpr (sizeof(Out) == 4) {
 #pragma unroll

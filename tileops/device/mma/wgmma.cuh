@@ -50,6 +50,7 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[kSize]) {
 template <class T, int kN>
 struct Wgmma;
 
+// clang-format off
 // Operand lists by 8 registers; then the specialisations: N, its registers, the operands after.
 #define TILEOPS_R8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TILEOPS_R16 TILEOPS_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -120,6 +121,7 @@ TILEOPS_WGMMA_BOTH(224, TILEOPS_R112, 112, 113, TILEOPS_D112)
 TILEOPS_WGMMA_BOTH(240, TILEOPS_R120, 120, 121, TILEOPS_D120)
 TILEOPS_WGMMA_BOTH(256, TILEOPS_R128, 128, 129, TILEOPS_D128)
 
+// clang-format on
 #undef TILEOPS_WGMMA_BOTH
 #undef TILEOPS_WGMMA
 

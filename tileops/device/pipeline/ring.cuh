@@ -26,11 +26,11 @@ struct RingBarriers {
   Mbarrier full_[kStages];
   Mbarrier empty_[kStages];
 
-  /// One thread calls it: `producers` and `consumers` are the arrivals that make a stage full, empty.
-  __device__ void init(int producers, int consumers) {
+  /// One thread calls it: so many arrivals make a stage full, so many empty.
+  __device__ void init(int to_fill, int to_empty) {
     for (int stage = 0; stage < kStages; ++stage) {
-      full_[stage].init(producers);
-      empty_[stage].init(consumers);
+      full_[stage].init(to_fill);
+      empty_[stage].init(to_empty);
     }
   }
 

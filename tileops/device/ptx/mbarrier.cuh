@@ -15,8 +15,7 @@ struct Mbarrier {
   uint64_t word;
 
   __device__ __forceinline__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(this)),
-                 "r"(arrivals)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(this)), "r"(arrivals)
                  : "memory");
   }
 
@@ -81,8 +80,7 @@ struct Mbarrier {
 
   /// Arrives, and keeps the phase open until `tx_bytes` more bytes have landed.
   __device__ __forceinline__ void arrive_expect_tx(uint32_t tx_bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     smem_address(this)),
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(this)),
                  "r"(tx_bytes)
                  : "memory");
   }

@@ -29,10 +29,10 @@ __device__ __forceinline__ void store_shared(uint32_t address, float value) {
 __device__ __forceinline__ void store_matrix_transposed(uint32_t address, uint32_t tile0,
                                                         uint32_t tile1, uint32_t tile2,
                                                         uint32_t tile3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   address),
-               "r"(tile0), "r"(tile1), "r"(tile2), "r"(tile3)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(tile0), "r"(tile1), "r"(tile2), "r"(tile3)
+      : "memory");
 }
 
 /// Copies 16 bytes to shared memory asynchronously, the first `source_bytes` of them from `source`,

@@ -30,7 +30,8 @@ __device__ __forceinline__ uint32_t cluster_cta_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 }
 
 template <int kRegisters>

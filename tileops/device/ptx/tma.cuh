@@ -52,10 +52,10 @@ __device__ __forceinline__ void tma_load_2d(void* smem, const void* map, Mbarrie
 
 /// Stores one box; what lies outside the tensor is left out.
 __device__ __forceinline__ void tma_store_2d(const void* map, uint32_t smem, int c0, int c1) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-                   map),
-               "r"(smem), "r"(c0), "r"(c1)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(smem), "r"(c0), "r"(c1)
+      : "memory");
 }
 
 __device__ __forceinline__ void tma_store_commit() {

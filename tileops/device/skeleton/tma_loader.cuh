@@ -16,8 +16,8 @@ __device__ __forceinline__ void want_next(GemmStorage<P>& smem, const Work& work
   if (P::kCtas == 1 || cluster_cta_rank() == 0) smem.work.wanted_.arrive();
 }
 
-/// Loads 128 weight rows x 64 values of a k_tile. Plain: a box of 128 rows of [E, N, K]. Gated: a box
-/// of [E, N / 16, 2, 8, K], which puts 8 gate rows before their 8 up rows, so that a thread's
+/// Loads 128 weight rows x 64 values of a k_tile. Plain: a box of 128 rows of [E, N, K]. Gated: a
+/// box of [E, N / 16, 2, 8, K], which puts 8 gate rows before their 8 up rows, so that a thread's
 /// accumulators hold gate and up of the same feature; the map's strides say where they come from.
 template <class P>
 __device__ __forceinline__ void load_weights(const typename P::Params& p, GemmStorage<P>& smem,
@@ -38,6 +38,7 @@ template <class P>
 struct TmaLoader {
   static constexpr int kWarps = 1;
   static constexpr int kArrivals = 1;
+  static constexpr int kRegisters = 56;  // a thread, of the producer warpgroup
   static constexpr bool kWritesByThreads = false;
   static constexpr int kLargeBox = 64;
   static constexpr int kSmallBox = 16;

@@ -4,8 +4,9 @@
 // An expert's tokens then cost what they are, in steps of 16, instead of tiles of 64 rows, and each
 // weight tile is read once for up to kTileRows tokens. One warpgroup produces: warp 0 schedules,
 // warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply, 64 weight rows
-// each. A cluster's CTAs work on neighbouring weight tiles of the same tokens, in lockstep, and each
-// loads its share of the token rows for all: no parity of tile counts can make one wait for ever.
+// each. A cluster's CTAs work on neighbouring weight tiles of the same tokens, in lockstep, and
+// each loads its share of the token rows for all: no parity of tile counts can make one wait for
+// ever.
 #pragma once
 
 #include "tileops/device/mma/wgmma.cuh"
@@ -19,8 +20,7 @@ constexpr int kTileFeatures = 128;  // weight rows of a CTA
 constexpr int kMathWarpgroups = 2;
 constexpr int kMathWarps = 8;
 constexpr int kGemmThreads = 384;
-constexpr int kProducerRegisters = 56;
-constexpr int kMathRegisters = 224;
+constexpr int kRegistersOfThreeWarpgroups = 504;  // a thread of each
 
 template <class P>
 struct GemmStorage {
@@ -42,7 +42,8 @@ concept WeightsOnMPolicy = requires {
   P::kStages;
   P::kCtas;
   typename P::Epilogue;
-} && P::kStages >= 2 && P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
+}
+&&P::kStages >= 2 && P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
 
 /// accum [64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in flight.
 template <class P, int kN>
@@ -103,8 +104,8 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
   const int warpgroup = warp_idx() / 4 - 1;
   const int barrier = 1 + warpgroup;
   const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
-  const PartialSums<P::kTileRows / 2> partials{
-      reinterpret_cast<Vector16*>(p.partial_sums), p.partial_flags};
+  const PartialSums<P::kTileRows / 2> partials{reinterpret_cast<Vector16*>(p.partial_sums),
+                                               p.partial_flags};
   auto slot = [&](int of_worker) {
     return (of_worker * P::kCtas + cta_rank) * kMathWarpgroups + warpgroup;
   };
@@ -135,6 +136,8 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
                 "weights_on_m: P needs Params, Element, Loader, kTileRows, kRowStep (of 16), "
                 "kStages >= 2, kCtas, Epilogue");
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
+  static_assert(sizeof(GemmStorage<P>) <= P::kSmemBytes,
+                "weights_on_m: more smem than launched with");
   auto& smem = *reinterpret_cast<GemmStorage<P>*>(shared_bytes);
   const int warp = warp_idx();
   // The first CTAs get the last shares, so that a CTA only ever waits for one that started before.
@@ -156,18 +159,17 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   allow_next_kernel();
 
   if (warp < 4) {
-    shrink_registers<kProducerRegisters>();
-    if (warp == 0) {
-      if (P::kCtas == 1 || cluster_cta_rank() == 0) {
-      const WorkShape shape{P::num_feature_tiles(p), p.num_k_tiles, p.split_cost_k_tiles};
+    shrink_registers<P::Loader::kRegisters>();
+    if (warp == 0 && (P::kCtas == 1 || cluster_cta_rank() == 0)) {
+      const WorkShape shape{P::num_feature_tiles(p), p.num_k_tiles, p.lone_tile_k_tiles,
+                            p.split_cost_k_tiles};
       WorkScheduler<P::kTileRows, P::kCtas>(P::groups(p), shape, smem.work)
           .run(worker, num_workers, p.work_counters);
-      }
-    } else if (warp <= P::Loader::kWarps) {
+    } else if (warp > 0 && warp <= P::Loader::kWarps) {
       P::Loader::run(p, smem);
     }
   } else {
-    grow_registers<kMathRegisters>();
+    grow_registers<(kRegistersOfThreeWarpgroups - P::Loader::kRegisters) / kMathWarpgroups>();
     run_math<P>(p, smem, worker);
   }
   if constexpr (P::kCtas > 1) cluster_sync();  // a CTA outlives its peers' writes to its memory

@@ -50,20 +50,25 @@ struct GroupPlace {
   int tile;  // within the expert
 };
 
+struct TileCounts {
+  int first = 0;
+  int second = 0;
+};
+
 /// Tiles of all experts together, by two ways of counting in one pass of a warp.
 template <class First, class Second>
-__device__ __forceinline__ void count_tiles(const Groups& groups, First first, Second second,
-                                            int& num_first, int& num_second) {
-  num_first = 0;
-  num_second = 0;
+__device__ __forceinline__ TileCounts count_tiles(const Groups& groups, First first,
+                                                  Second second) {
+  TileCounts num;
 #pragma unroll 4
   for (int expert = lane_idx(); expert < groups.num_experts; expert += kWarpThreads) {
     const int rows = groups.segment(expert).num_rows;
-    num_first += first(rows);
-    num_second += second(rows);
+    num.first += first(rows);
+    num.second += second(rows);
   }
-  num_first = __reduce_add_sync(0xffffffffu, num_first);
-  num_second = __reduce_add_sync(0xffffffffu, num_second);
+  num.first = __reduce_add_sync(0xffffffffu, num.first);
+  num.second = __reduce_add_sync(0xffffffffu, num.second);
+  return num;
 }
 
 /// Finds tiles in the concatenation of all experts' tiles. A warp walks the experts 32 at a time,

@@ -21,9 +21,9 @@ struct PartialSums {
 #pragma unroll
     for (int i = 0; i < kValues; i += 4) {
       if (i < count) {
-        at[i / 4 * kWarpgroupThreads] = {
-            {__float_as_uint(accum[i]), __float_as_uint(accum[i + 1]),
-             __float_as_uint(accum[i + 2]), __float_as_uint(accum[i + 3])}};
+        at[i / 4 * kWarpgroupThreads] = {{__float_as_uint(accum[i]), __float_as_uint(accum[i + 1]),
+                                          __float_as_uint(accum[i + 2]),
+                                          __float_as_uint(accum[i + 3])}};
       }
     }
     named_barrier_sync(barrier, kWarpgroupThreads);

@@ -26,7 +26,7 @@ union WorkSlot {
 static_assert(sizeof(WorkSlot) == 32, "Work travels as two vectors");
 
 /// Pieces of work on their way from the scheduler warp of a cluster's first CTA to all who work on
-/// them. A piece is fetched only when the loader wants it: what is reserved early is balanced badly.
+/// them. A piece is fetched only when the loader wants it: reserving early balances badly.
 template <int kCtas>
 struct WorkRing {
   static constexpr int kSlots = 2;
@@ -85,10 +85,14 @@ struct WorkRing {
 struct WorkShape {
   int num_feature_tiles;  // units of weight rows of one expert
   int num_k_tiles;
-  int split_cost_k_tiles;  // a tile is split along K only where that saves more than this
+  // The last tiles, which fill no whole wave, are split along K over all workers where that saves
+  // more than the hand-over costs. A tile alone lasts as long as lone_tile_k_tiles in a full wave:
+  // fewer than num_k_tiles where a full wave waits for the memory that all share.
+  int lone_tile_k_tiles;
+  int split_cost_k_tiles;
 };
 
-/// Cuts `rows` token rows into tiles of at most `kTileRows`, all equal multiples of 16 but the last.
+/// Cuts token rows into tiles of at most `kTileRows`, all equal multiples of 16 but the last.
 template <int kTileRows>
 struct RowTiling {
   static constexpr int kRowStep = 16;
@@ -102,8 +106,8 @@ struct RowTiling {
   }
 };
 
-/// Fills a WorkRing for worker `worker` of `num_workers`. Token tiles of an expert come in groups of
-/// kGroupRowTiles, the row tile fastest, so that workers which run at the same time share weights.
+/// Fills a WorkRing. An expert's row tiles come in groups of kGroupRowTiles, the row tile fastest,
+/// so that workers which run at the same time share weights.
 ///
 /// Experts with many rows keep the tensor cores busy, those with few the memory. Each class has a
 /// queue; where both have tiles, half of the workers begin on each and go over to the other when it
@@ -112,23 +116,25 @@ template <int kTileRows, int kCtas>
 class WorkScheduler {
  public:
   static constexpr int kGroupRowTiles = 8;
-  static constexpr int kManyRows = 160;  // where products take as long as streaming the weights
+#ifndef EXP_THR
+#define EXP_THR 160
+#endif
+  static constexpr int kManyRows = EXP_THR;  // where products take as long as streaming the weights
 
   __device__ __forceinline__ WorkScheduler(const Groups& groups, const WorkShape& shape,
                                            WorkRing<kCtas>& ring)
-      : shape_(shape), ring_(ring), many_(groups, TilesOfRows<true>{shape.num_feature_tiles}),
-        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}) {
-    int num_few = 0;
-    count_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles},
-                TilesOfRows<false>{shape.num_feature_tiles}, num_many_, num_few);
-    num_tiles_ = num_many_ + num_few;
-  }
+      : shape_(shape),
+        ring_(ring),
+        num_(count_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles},
+                         TilesOfRows<false>{shape.num_feature_tiles})),
+        many_(groups, TilesOfRows<true>{shape.num_feature_tiles}),
+        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}) {}
 
   /// Whole tiles go to whoever is free: counters[0] (few rows) and [1] (many) count those given out
   /// beyond the first of each worker, counters[2] the workers that are done; the last one leaves 0.
   __device__ __forceinline__ void run(int worker, int num_workers, uint32_t* counters) {
-    const int num_whole = num_tiles_ / num_workers * num_workers;
-    const int whole_many = min(num_many_, num_whole);
+    const int num_whole = num_tiles() / num_workers * num_workers;
+    const int whole_many = min(num_.first, num_whole);
     const int whole_few = num_whole - whole_many;
     const bool both = whole_many > 0 && whole_few > 0;
     bool many = both ? worker % 2 == 0 : whole_many > 0;
@@ -141,7 +147,7 @@ class WorkScheduler {
         tile = begun + fetch(counters + many);
       }
       while (tile < (many ? whole_many : whole_few)) {
-        put_piece(many ? tile : num_many_ + tile, 0, shape_.num_k_tiles, 0);
+        put_piece(many ? tile : num_.first + tile, 0, shape_.num_k_tiles, 0);
         wait_wanted();
         tile = begun + fetch(counters + many);
       }
@@ -170,6 +176,8 @@ class WorkScheduler {
   using Many = GroupWalker<TilesOfRows<true>>;
   using Few = GroupWalker<TilesOfRows<false>>;
 
+  __device__ __forceinline__ int num_tiles() const { return num_.first + num_.second; }
+
   static __device__ __forceinline__ int fetch(uint32_t* counter) {
     uint32_t next = 0;
     if (lane_idx() == 0) next = atomicAdd(counter, 1u);
@@ -181,12 +189,13 @@ class WorkScheduler {
     wanted_phase_ ^= 1;
   }
 
-  /// Each worker takes an equal share of the k_tiles of the tiles that fill no whole wave.
+  /// The tiles that fill no whole wave: one a worker, or an equal share of their k_tiles for each.
   __device__ __forceinline__ void run_rest(int worker, int num_workers, int first_tile) {
     const int num_k_tiles = shape_.num_k_tiles;
-    const int64_t units = int64_t{num_tiles_ - first_tile} * num_k_tiles;
+    const int64_t units = int64_t{num_tiles() - first_tile} * num_k_tiles;
     int64_t share = (units + num_workers - 1) / num_workers;
-    if (share + shape_.split_cost_k_tiles >= num_k_tiles) share = num_k_tiles;
+    const int64_t unsplit = max(share, int64_t{shape_.lone_tile_k_tiles});
+    if (share + shape_.split_cost_k_tiles >= unsplit) share = num_k_tiles;
     int64_t begin = min(units, worker * share);
     const int64_t end = min(units, begin + share);
     while (begin < end) {
@@ -203,7 +212,7 @@ class WorkScheduler {
 
   /// `tile` counts the tiles of the experts with many rows first.
   __device__ __forceinline__ void put_piece(int tile, int k_begin, int k_end, int num_partials) {
-    const GroupPlace place = tile < num_many_ ? many_.find(tile) : few_.find(tile - num_many_);
+    const GroupPlace place = tile < num_.first ? many_.find(tile) : few_.find(tile - num_.first);
     const int rows = place.segment.num_rows;
     const int row_tiles = RowTiling<kTileRows>::num_tiles(rows);
     const int rows_of_tile = RowTiling<kTileRows>::rows_of_tile(rows);
@@ -225,10 +234,9 @@ class WorkScheduler {
 
   const WorkShape shape_;
   WorkRing<kCtas>& ring_;
+  const TileCounts num_;  // first: many rows; its loads bring the walkers' metadata near
   Many many_;
   Few few_;
-  int num_many_;
-  int num_tiles_;
   typename WorkRing<kCtas>::Position at_;
   uint32_t wanted_phase_ = 0;
 };

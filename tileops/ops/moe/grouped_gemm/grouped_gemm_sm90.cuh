@@ -83,6 +83,7 @@ struct Config {
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
   static constexpr int kStagingBytes = staging_bytes(kTileRowsOf, kStagesOf);
+  static constexpr int kSmemBytes = smem_bytes(kTileRowsOf, kStagesOf);
   static constexpr bool kStridedOut = kLoad == LoadKind::kStrided;
   static constexpr bool kHasBias = kHasBiasOf;
   static constexpr bool kGated = device::kIsGated<Activation>;
@@ -104,8 +105,12 @@ struct Config {
   }
 
   static __device__ __forceinline__ device::Groups groups(const Params& p) {
-    return {static_cast<device::GroupKind>(p.group_kind), p.num_experts, p.alignment, p.max_m,
-            p.num_rows, p.metadata};
+    return {static_cast<device::GroupKind>(p.group_kind),
+            p.num_experts,
+            p.alignment,
+            p.max_m,
+            p.num_rows,
+            p.metadata};
   }
 
   /// Row of an expert's weights that stands in row `row` of feature tile `feature_tile`; -1: none.

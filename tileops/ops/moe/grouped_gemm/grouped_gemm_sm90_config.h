@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which grouped GEMM kernel serves a problem on sm_90a: a pure function, no CUDA needed.
+// Which grouped GEMM kernel serves a problem on sm_90a, and its launch: pure functions, no CUDA.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,16 @@
 namespace tileops::grouped_gemm {
 
 struct Sm90Problem {
-  int64_t num_rows = 0;  // of a, padding included; masked: E * max_m
+  int64_t num_rows = 0;  // of the layout, padding included; masked: E * max_m
   int64_t num_experts = 0;
-  int64_t n = 0;  // rows of one expert's weights
+  int64_t n = 0;  // rows of one expert's weights; gated: gate and up together
   int64_t k = 0;
   ElementType in = ElementType::kBF16;
   ElementType out = ElementType::kBF16;
   GatedActivation activation = GatedActivation::kNone;
   bool has_bias = false;
+  bool is_gathered = false;  // rows of a by an index
+  bool fits_tma = true;      // sizes, strides and alignment as grouped_gemm_sm90_params.h asks
   bool operator==(const Sm90Problem&) const = default;
 };
 
@@ -27,48 +29,66 @@ struct Sm90Config {
   ElementType out = ElementType::kBF16;
   GatedActivation activation = GatedActivation::kNone;
   bool has_bias = false;
-  int32_t tile_rows = 256;
-  int32_t row_step = 32;
-  int32_t stages = 4;
-  int32_t ctas = 2;
+  int32_t tile_rows = 0;
+  int32_t row_step = 0;
+  int32_t stages = 0;
+  int32_t ctas = 1;
   LoadKind load = LoadKind::kTma;
   bool operator==(const Sm90Config&) const = default;
 
   int64_t smem_bytes() const { return grouped_gemm::smem_bytes(tile_rows, stages); }
 
+  /// Every SM, in whole clusters.
+  int64_t grid(int64_t num_sms) const { return num_sms / ctas * ctas; }
+
+  /// Tiles of few rows wait for memory, which a wave of few tiles has for itself.
+  int64_t lone_tile_k_tiles(int64_t num_k_tiles) const {
+    return tile_rows <= 128 ? num_k_tiles * 2 / 5 : num_k_tiles;
+  }
+  int64_t split_cost_k_tiles() const { return 4 + tile_rows / 32; }
+
+  /// Workspace of a launch: two warpgroups a CTA, tile_rows / 2 floats a thread.
+  int64_t workspace_floats(int64_t num_sms) const { return grid(num_sms) * 128 * tile_rows; }
+  int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * 2; }
+
   /// The NVRTC name expression of the kernel.
   std::string kernel_name() const {
-    auto text = [](auto value) { return std::to_string(static_cast<int>(value)); };
     const std::string space = "tileops::grouped_gemm::";
-    return space + "sm90_kernel<" + space + "Config<static_cast<" + space + "ElementType>(" +
-           text(in) + "), static_cast<" + space + "ElementType>(" + text(out) + "), static_cast<" +
-           space + "GatedActivation>(" + text(activation) + "), " + (has_bias ? "true" : "false") +
-           ", " + text(tile_rows) + ", " + text(row_step) + ", " + text(stages) + ", " +
-           text(ctas) + ", static_cast<" + space + "LoadKind>(" + text(load) + ")>>";
+    const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+    const auto value_of = [&](const char* type, auto value) {
+      return "static_cast<" + space + type + ">(" + number(value) + ")";
+    };
+    return space + "sm90_kernel<" + space + "Config<" + value_of("ElementType", in) + ", " +
+           value_of("ElementType", out) + ", " + value_of("GatedActivation", activation) + ", " +
+           (has_bias ? "true" : "false") + ", " + number(tile_rows) + ", " + number(row_step) +
+           ", " + number(stages) + ", " + number(ctas) + ", " + value_of("LoadKind", load) + ">>";
   }
 };
 
-/// Workspace of a launch with `grid` CTAs: two warpgroups a CTA, tile_rows / 2 floats a thread.
-inline int64_t workspace_floats(const Sm90Config& config, int64_t grid) {
-  return grid * 2 * 128 * config.tile_rows / 2;
-}
-inline int64_t workspace_flags(const Sm90Config&, int64_t grid) { return grid * 2; }
-
-/// Few rows an expert: no clusters and a deeper ring, the weights stream alone decides. More: tiles
-/// of 256 rows whose loads a cluster shares.
+/// Few rows an expert: the stream of weights decides, so no cluster and the deepest ring. More:
+/// most experts' rows in one tile, shared by a cluster. Measured on H200:
+/// bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
   Sm90Config config{problem.in, problem.out, problem.activation, problem.has_bias};
-  constexpr int64_t kFewRows = 64;
-  if (problem.num_rows <= kFewRows * problem.num_experts) {
-    config.tile_rows = 128;
-    config.row_step = 16;
-    config.stages = 6;
-    config.ctas = 1;
+  const auto set = [&config](int32_t tile_rows, int32_t row_step, int32_t stages, int32_t ctas) {
+    config.tile_rows = tile_rows;
+    config.row_step = row_step;
+    config.stages = stages;
+    config.ctas = ctas;
+  };
+  const int64_t rows = problem.num_rows;
+  if (!problem.fits_tma) {
+    set(64, 16, 8, 1);
+    config.load = LoadKind::kStrided;
+  } else if (problem.is_gathered) {
+    set(128, 16, 6, 1);
+    config.load = LoadKind::kGather;
+  } else if (rows <= 96 * problem.num_experts) {
+    set(128, 16, 6, 1);
+  } else {
+    set(192, 32, 5, 2);
   }
   return config;
 }
-
-/// Whole tiles are kept unless a split along K saves more k_tiles than the hand-over costs.
-inline int32_t split_cost_k_tiles(const Sm90Config& config) { return 4 + config.tile_rows / 32; }
 
 }  // namespace tileops::grouped_gemm

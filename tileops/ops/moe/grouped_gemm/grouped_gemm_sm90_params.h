@@ -3,28 +3,30 @@
 //
 // Launch contract (kernel `tileops::grouped_gemm::sm90_kernel<Config>` of grouped_gemm_sm90.cuh)
 //   name      the text of `choose_config(problem).kernel_name()`, as an NVRTC name expression
-//   grid      number of SMs, rounded down to a multiple of the cluster; every CTA must be resident
-//   cluster   {config.ctas, 1, 1}      CTA {384, 1, 1}
-//   smem      config.smem_bytes() dynamic, with the function attribute raised to it
+//   grid      config.grid(number of SMs); the hand-over of split tiles wants one CTA an SM
+//   cluster   {config.ctas, 1, 1}
+//   CTA       {384, 1, 1}
+//   smem      config.smem_bytes() dynamic, with the function's limit raised to it
 //   argument  one GroupedGemmSm90Params by value; may be launched with programmatic serialisation
 //   options   --gpu-architecture=sm_90a --std=c++20 and an include root that holds tileops/
-// Tensor maps: 16-bit elements (BFLOAT16 or FLOAT16), interleave none, swizzle 128B, L2 promotion
-// 256B, fill zeros, element strides 1. Dimensions innermost first; strides of dimensions 1 and up in
-// bytes, each a multiple of 16; bases aligned to 16 bytes. ldb and ldeb: strides of b's rows and
-// experts in elements.
-//   tokens_large  {K, rows}  strides {lda}  box {64, 64}
-//   tokens_small  {K, rows}  strides {lda}  box {64, 16}
-//   weights, no activation       {K, N, E}          strides {ldb, ldeb}               box {64, 128, 1}
-//   weights, stacked gate and up {K, 8, 2, F/8, E}  {ldb, F ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
-//   weights, interleaved         {K, 8, 2, F/8, E}  {2 ldb, ldb, 16 ldb, ldeb}  box {64, 8, 2, 8, 1}
-//   out_large    {N, rows}, gated {F, rows}  strides {ldo}  box {64, 32}, gated {32, 32} with swizzle 64B
-//   out_small    the same                                   box {64, 16}, gated {32, 16} with swizzle 64B
-// Applicability: K % 8 == 0 and K > 0; N % 8 == 0 (gated: F = N / 2, F % 8 == 0); 16-byte alignment
-// of a, b, out and of their row strides; masked a is one matrix of E * max_m evenly spaced rows.
-// Workspace: partial_sums takes workspace_floats(config, grid) floats, partial_flags
-// workspace_flags(config, grid) words and work_counters
-// kWorkCounters words that are zero before the first
-// launch; the kernel leaves them zero. Launches that may overlap need workspaces of their own.
+// Tensor maps (not for kStrided): 16-bit elements (BFLOAT16 or FLOAT16), interleave none, swizzle
+// 128B unless said, L2 promotion 256B, fill zeros, element strides 1. Dimensions innermost first;
+// strides of dimensions 1 and up, here in elements, in bytes multiples of 16; bases aligned to 16.
+//   tokens_large  {K, rows}  {lda}  box {64, 64}    (kTma alone)
+//   tokens_small  {K, rows}  {lda}  box {64, 16}
+//   weights       {K, N, E}  {ldb, ldeb}  box {64, 128, 1}
+//     stacked gate and up  {K, 8, 2, F/8, E}  {ldb, F ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
+//     interleaved          {K, 8, 2, F/8, E}  {2 ldb, ldb, 16 ldb, ldeb}  box {64, 8, 2, 8, 1}
+//   out_large     {N, rows}  {ldo}  box {64, 32}    (16-bit outputs alone)
+//   out_small     {N, rows}  {ldo}  box {64, 16}
+//     gated       {F, rows}  {ldo}  boxes {32, 32} and {32, 16}, swizzle 64B
+// Applicability of kTma and kGather: K > 0, K % 8 == 0, N % 8 == 0 (gated: F = N / 2, F % 8 == 0);
+// a, b, out aligned to 16 bytes, as their strides in bytes; the innermost dimension contiguous; a
+// masked a and out are one matrix of E * max_m evenly spaced rows. kStrided serves everything.
+// Rows fewer than 2^31; all offsets are 64-bit.
+// Workspace: partial_sums takes config.workspace_floats() floats, partial_flags
+// config.workspace_flags() words and work_counters kWorkCounters words that are zero before the
+// first launch; the kernel leaves them zero. Launches that may overlap need one workspace each.
 #pragma once
 
 #include "tileops/device/ptx/ints.h"
@@ -44,18 +46,17 @@ enum class GatedActivation : int32_t {
 constexpr int64_t kMaxSmemBytes = 232448;  // of one CTA on sm_90
 constexpr int64_t kBarrierBytes = 1024;
 
-/// Dynamic shared memory: a ring of `stages` slots, each of 128 weight rows and tile_rows token rows
-/// of 64 values; staging for each of two warpgroups; barriers.
+/// Dynamic shared memory: a ring of `stages` slots, each of 128 weight rows and tile_rows token
+/// rows of 64 values; staging for each of two warpgroups; barriers.
 TILEOPS_DEVICE constexpr int64_t ring_bytes(int64_t tile_rows, int64_t stages) {
   return stages * (128 + tile_rows) * 128;
 }
 TILEOPS_DEVICE constexpr int64_t staging_bytes(int64_t tile_rows, int64_t stages) {
   const int64_t free = kMaxSmemBytes - kBarrierBytes - ring_bytes(tile_rows, stages);
-  return free >= 2 * 16384 ? 16384 : 8192;
+  return free >= 2 * 32768 ? 32768 : free >= 2 * 16384 ? 16384 : 8192;
 }
 TILEOPS_DEVICE constexpr int64_t smem_bytes(int64_t tile_rows, int64_t stages) {
-  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) +
-         kBarrierBytes;
+  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) + kBarrierBytes;
 }
 
 constexpr int64_t kWorkCounters = 3;
@@ -90,11 +91,12 @@ struct GroupedGemmSm90Params {
 
   int32_t group_kind;  // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked
   int32_t num_experts;
-  int32_t alignment;     // of segment starts; 1 = tight
-  int32_t max_m;         // masked
-  int32_t num_rows;      // of a and out
-  int32_t num_features;  // of out: N, gated F
-  int32_t num_k_tiles;   // ceil(K / 64), at least 1
+  int32_t alignment;          // of segment starts; 1 = tight
+  int32_t max_m;              // masked
+  int32_t num_rows;           // of a and out
+  int32_t num_features;       // of out: N, gated F
+  int32_t num_k_tiles;        // ceil(K / 64), at least 1
+  int32_t lone_tile_k_tiles;  // see device::WorkShape; choose_config's values
   int32_t split_cost_k_tiles;
 
   float swiglu_alpha;
