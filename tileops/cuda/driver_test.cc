@@ -30,9 +30,13 @@ TEST(Driver, AbsentDriverIsOneLineWithARemedy) {
 
 TEST(Driver, OtherDevicesAreRefusedWithWhatThereIs) {
   const FakeDriver fake;
-  EXPECT_EQ(error_of([] { ContextGuard guard({DeviceType::kCUDA, 7}); }),
+  EXPECT_EQ(error_of([] {
+              ContextGuard guard({DeviceType::kCUDA, 7});
+            }),
             "ValueError: there is no cuda:7: this process sees 2 CUDA devices");
-  EXPECT_EQ(error_of([] { ContextGuard guard({DeviceType::kCUDA, -1}); }),
+  EXPECT_EQ(error_of([] {
+              ContextGuard guard({DeviceType::kCUDA, -1});
+            }),
             "ValueError: there is no cuda:-1: this process sees 2 CUDA devices");
   EXPECT_EQ(error_of([] { ContextGuard guard(kCpuDevice); }),
             "ValueError: cpu is not a CUDA device");
@@ -82,7 +86,9 @@ TEST(Setup, InstallTouchesNoDriverAndKeepsAFrameworksAllocator) {
 TEST(Allocator, SaysHowMuchWasAskedForAndIsFree) {
   FakeDriver fake;
   fake.fail("mem_alloc_from_pool_async", abi::Result::kOutOfMemory);
-  EXPECT_EQ(error_of([] { stream_ordered_allocator().allocate(512, {kCuda0, nullptr}); }),
+  EXPECT_EQ(error_of([] {
+              stream_ordered_allocator().allocate(512, {kCuda0, nullptr});
+            }),
             "MemoryError: cuda:0: 512 bytes were asked for; 100 of 1000 are free; free tensors, or "
             "use a smaller call");
 }

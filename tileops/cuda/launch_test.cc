@@ -54,10 +54,7 @@ TEST_F(LaunchTest, PassesArgumentsByValue) {
 
 TEST_F(LaunchTest, ClusterAndOverlapAreAttributes) {
   launch(function,
-         {.grid = {132},
-          .cluster = {2},
-          .cta = {384},
-          .order = LaunchOrder::kOverlapPrevious},
+         {.grid = {132}, .cluster = {2}, .cta = {384}, .order = LaunchOrder::kOverlapPrevious},
          kStream, 1);
   const auto& attributes = fake.launches.at(0).attributes;
   ASSERT_EQ(attributes.size(), 2U);
@@ -70,16 +67,18 @@ TEST_F(LaunchTest, ClusterAndOverlapAreAttributes) {
 }
 
 TEST_F(LaunchTest, ShapesThatCannotBeAreNamed) {
-  EXPECT_EQ(error_of([&] { launch(function, {.grid = {3}, .cluster = {2}, .cta = {1}}, kStream, 1); }),
-            "RuntimeError: launching gemm sm90_tma on cuda:0 (grid 3x1x1, cluster 2x1x1, CTA 1x1x1, "
-            "1024 + 0 bytes of shared memory): the grid must be a positive multiple of the cluster");
+  EXPECT_EQ(
+      error_of([&] { launch(function, {.grid = {3}, .cluster = {2}, .cta = {1}}, kStream, 1); }),
+      "RuntimeError: launching gemm sm90_tma on cuda:0 (grid 3x1x1, cluster 2x1x1, CTA 1x1x1, "
+      "1024 + 0 bytes of shared memory): the grid must be a positive multiple of the cluster");
   EXPECT_THAT(error_of([&] { launch(function, {.grid = {0}, .cta = {1}}, kStream, 1); }),
               HasSubstr("the grid must be a positive multiple"));
   EXPECT_THAT(error_of([&] { launch(function, {.grid = {1}, .cta = {2048}}, kStream, 1); }),
               HasSubstr("the kernel was built for at most 1024 threads a CTA"));
-  EXPECT_THAT(
-      error_of([&] { launch(function, {.grid = {1}, .cta = {1}, .smem_bytes = 231425}, kStream, 1); }),
-      HasSubstr("at most 231424 bytes of dynamic shared memory can be had"));
+  EXPECT_THAT(error_of([&] {
+                launch(function, {.grid = {1}, .cta = {1}, .smem_bytes = 231425}, kStream, 1);
+              }),
+              HasSubstr("at most 231424 bytes of dynamic shared memory can be had"));
   EXPECT_EQ(error_of([&] {
               launch(function, {.grid = {1}, .cta = {1}}, {{DeviceType::kCUDA, 1}, nullptr}, 1);
             }),
@@ -123,7 +122,9 @@ TEST_F(LaunchTest, ModuleAllowsAllSharedMemoryAndUnloadsOnce) {
 
 TEST_F(LaunchTest, CodeForAnotherDeviceIsABuildError) {
   fake.fail("module_load_data", abi::Result::kNoBinaryForGpu);
-  EXPECT_EQ(error_of([] { Module("gemm", {std::vector<std::byte>(4), {}}, kCuda0); }),
+  EXPECT_EQ(error_of([] {
+              Module("gemm", {std::vector<std::byte>(4), {}}, kCuda0);
+            }),
             "BuildError: gemm: loading 4 bytes of machine code on cuda:0: "
             "CUDA_ERROR_NO_BINARY_FOR_GPU (the driver's words); NVRTC may be newer than the "
             "driver: name another with TILEOPS_NVRTC");
@@ -177,10 +178,9 @@ TEST(Graph, CapturesOnItsStreamAndEndsWhenWorkThrows) {
   EXPECT_EQ(seen, stream.get());
   graph.replay(stream);
   EXPECT_EQ(fake.num_graph_launches, 1);
-  EXPECT_EQ(error_of([&] {
-              Graph::capture(stream, [] { throw Error(ErrorKind::kState, "inside"); });
-            }),
-            "RuntimeError: inside");
+  EXPECT_EQ(
+      error_of([&] { Graph::capture(stream, [] { throw Error(ErrorKind::kState, "inside"); }); }),
+      "RuntimeError: inside");
   EXPECT_FALSE(fake.capturing);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "tileops/core/hash.h"
 #include "tileops/cuda/driver_check.h"
 
 namespace tileops::cuda {
@@ -74,22 +73,14 @@ void check_spec(const TensorMapSpec& spec) {
                 "tensor map: rows of {} bytes do not fit the swizzle of {}", row_bytes, span);
 }
 
-size_t hash_spec(const TensorMapSpec& spec) {
-  size_t seed = hash_of(spec.data, static_cast<int>(spec.dtype), static_cast<int>(spec.swizzle),
-                        static_cast<int>(spec.l2_promotion), spec.rank);
-  for (int i = 0; i < spec.rank; ++i) seed = hash_mix(seed, hash_of(spec.dims[i], spec.box[i]));
-  for (int i = 0; i + 1 < spec.rank; ++i) seed = hash_mix(seed, hash_of(spec.strides[i]));
-  return seed;
-}
-
-struct CachedMap {
-  TensorMapSpec spec;
-  TensorMap map;
-  bool filled = false;
+/// The latest maps of a thread: more than the layers of a call need, few enough to scan.
+struct Cache {
+  static constexpr size_t kSlots = 16;
+  std::array<TensorMapSpec, kSlots> specs{};  // a null address: empty
+  std::array<TensorMap, kSlots> maps{};
+  size_t next = 0;  // slot to be overwritten
 };
-
-constexpr size_t kCacheSlots = 32;
-constinit thread_local std::array<CachedMap, kCacheSlots> cache{};
+constinit thread_local Cache cache{};
 
 }  // namespace
 
@@ -117,14 +108,15 @@ TensorMap encode_tensor_map(const TensorMapSpec& spec) {
 }
 
 TensorMap cached_tensor_map(const TensorMapSpec& spec) {
-  CachedMap& slot = cache[hash_spec(spec) % kCacheSlots];
-  if (!slot.filled || slot.spec != spec) {
-    slot.filled = false;
-    slot.map = encode_tensor_map(spec);
-    slot.spec = spec;
-    slot.filled = true;
+  const auto found = std::find(cache.specs.begin(), cache.specs.end(), spec);
+  if (found != cache.specs.end() && spec.data != nullptr) {
+    return cache.maps[static_cast<size_t>(found - cache.specs.begin())];
   }
-  return slot.map;
+  const TensorMap map = encode_tensor_map(spec);
+  cache.specs[cache.next] = spec;
+  cache.maps[cache.next] = map;
+  cache.next = (cache.next + 1) % Cache::kSlots;
+  return map;
 }
 
 }  // namespace tileops::cuda

@@ -58,9 +58,10 @@ TEST(TensorMap, EachRuleIsNamed) {
             "ValueError: tensor map: dimension 1 must be 1 to 2^32, got 0");
   EXPECT_EQ(refusal([](auto& s) { s.box[1] = 257; }),
             "ValueError: tensor map: box extent 1 must be 1 to 256, got 257");
-  EXPECT_EQ(refusal([](auto& s) { s.strides[0] = 129; }),
-            "ValueError: tensor map: the stride of dimension 1 must be a multiple of 16 bytes below "
-            "2^40, got 258 bytes (129 x bfloat16)");
+  EXPECT_EQ(
+      refusal([](auto& s) { s.strides[0] = 129; }),
+      "ValueError: tensor map: the stride of dimension 1 must be a multiple of 16 bytes below "
+      "2^40, got 258 bytes (129 x bfloat16)");
   EXPECT_EQ(refusal([](auto& s) { s.box[0] = 4; }),
             "ValueError: tensor map: the box's rows must be a multiple of 16 bytes, got 8");
   EXPECT_EQ(refusal([](auto& s) { s.box[0] = 128; }),
