@@ -37,7 +37,7 @@ class Config:
         enum = lambda kind, value: f"static_cast<{SPACE}{kind}>({value})"
         return (f"{SPACE}sm90_kernel<{SPACE}Config<{enum('ElementType', TYPES[self.in_type])}, "
                 f"{enum('ElementType', TYPES[self.out_type])}, "
-                f"{enum('GatedActivation', ACTIVATIONS[self.activation])}, "
+                f"{enum('ActivationKind', ACTIVATIONS[self.activation])}, "
                 f"{'true' if self.bias else 'false'}, {self.tile_rows}, {self.row_step}, "
                 f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
 

@@ -114,7 +114,8 @@ class TransposedStore {
  private:
   using Staged = StagedRows<Out, kFeatures, P::kStagingBytes / 2>;
   static constexpr bool kByTma = sizeof(Out) == 2 && !P::kStridedOut;
-  static_assert(Staged::kRows % kLargeBox == 0, "TransposedStore: a buffer holds whole boxes");
+  static_assert(!kByTma || Staged::kRows % kLargeBox == 0,
+                "TransposedStore: a buffer holds whole boxes");
 
   /// The two rows that accum[4 i ..] holds of one output feature; `half` 1: the feature 8 further.
   static __device__ __forceinline__ void values(const float (&accum)[kValues], int i, int half,

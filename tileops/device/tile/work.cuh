@@ -116,10 +116,7 @@ template <int kTileRows, int kCtas>
 class WorkScheduler {
  public:
   static constexpr int kGroupRowTiles = 8;
-#ifndef EXP_THR
-#define EXP_THR 160
-#endif
-  static constexpr int kManyRows = EXP_THR;  // where products take as long as streaming the weights
+  static constexpr int kManyRows = 160;  // where products take as long as streaming the weights
 
   __device__ __forceinline__ WorkScheduler(const Groups& groups, const WorkShape& shape,
                                            WorkRing<kCtas>& ring)

@@ -25,26 +25,26 @@ struct ElementOf<ElementType::kF32> {
   using Type = float;
 };
 
-template <GatedActivation kActivation>
+template <ActivationKind kActivation>
 struct ActivationOf;
 template <>
-struct ActivationOf<GatedActivation::kNone> {
+struct ActivationOf<ActivationKind::kNone> {
   using Type = device::Identity;
 };
 template <>
-struct ActivationOf<GatedActivation::kSiluAndMul> {
+struct ActivationOf<ActivationKind::kSiluAndMul> {
   using Type = device::SiluAndMul;
 };
 template <>
-struct ActivationOf<GatedActivation::kGeluAndMul> {
+struct ActivationOf<ActivationKind::kGeluAndMul> {
   using Type = device::GeluAndMul;
 };
 template <>
-struct ActivationOf<GatedActivation::kGeluTanhAndMul> {
+struct ActivationOf<ActivationKind::kGeluTanhAndMul> {
   using Type = device::GeluTanhAndMul;
 };
 template <>
-struct ActivationOf<GatedActivation::kSwigluOai> {
+struct ActivationOf<ActivationKind::kSwigluOai> {
   using Type = device::SwigluOai;
 };
 
@@ -69,7 +69,7 @@ class Epilogue;
 /// Policy of the weights-on-M skeleton.
 /// kTileRows: token rows of a tile; kRowStep: steps in which the product's width follows the rows
 /// that are there; kStages: ring depth; kCtas: CTAs of a cluster, which share token rows.
-template <ElementType kIn, ElementType kOut, GatedActivation kActivation, bool kHasBiasOf,
+template <ElementType kIn, ElementType kOut, ActivationKind kActivation, bool kHasBiasOf,
           int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf, LoadKind kLoad>
 struct Config {
   using Params = GroupedGemmSm90Params;
@@ -87,7 +87,7 @@ struct Config {
   static constexpr bool kStridedOut = kLoad == LoadKind::kStrided;
   static constexpr bool kHasBias = kHasBiasOf;
   static constexpr bool kGated = device::kIsGated<Activation>;
-  static constexpr bool kInterleaved = kActivation == GatedActivation::kSwigluOai;
+  static constexpr bool kInterleaved = kActivation == ActivationKind::kSwigluOai;
   /// Output features of a CTA: a gated one comes of two weight rows.
   static constexpr int kOutFeatures = device::kTileFeatures / (kGated ? 2 : 1);
 

@@ -12,11 +12,12 @@ namespace tileops::grouped_gemm {
 struct Sm90Problem {
   int64_t num_rows = 0;  // of the layout, padding included; masked: E * max_m
   int64_t num_experts = 0;
-  int64_t n = 0;  // rows of one expert's weights; gated: gate and up together
+  int64_t max_m = 0;  // masked: rows of a slab; otherwise 0
+  int64_t n = 0;      // rows of one expert's weights; gated: gate and up together
   int64_t k = 0;
   ElementType in = ElementType::kBF16;
   ElementType out = ElementType::kBF16;
-  GatedActivation activation = GatedActivation::kNone;
+  ActivationKind activation = ActivationKind::kNone;
   bool has_bias = false;
   bool is_gathered = false;  // rows of a by an index
   bool fits_tma = true;      // sizes, strides and alignment as grouped_gemm_sm90_params.h asks
@@ -27,7 +28,7 @@ struct Sm90Problem {
 struct Sm90Config {
   ElementType in = ElementType::kBF16;
   ElementType out = ElementType::kBF16;
-  GatedActivation activation = GatedActivation::kNone;
+  ActivationKind activation = ActivationKind::kNone;
   bool has_bias = false;
   int32_t tile_rows = 0;
   int32_t row_step = 0;
@@ -59,35 +60,40 @@ struct Sm90Config {
       return "static_cast<" + space + type + ">(" + number(value) + ")";
     };
     return space + "sm90_kernel<" + space + "Config<" + value_of("ElementType", in) + ", " +
-           value_of("ElementType", out) + ", " + value_of("GatedActivation", activation) + ", " +
+           value_of("ElementType", out) + ", " + value_of("ActivationKind", activation) + ", " +
            (has_bias ? "true" : "false") + ", " + number(tile_rows) + ", " + number(row_step) +
            ", " + number(stages) + ", " + number(ctas) + ", " + value_of("LoadKind", load) + ">>";
   }
 };
 
+/// The kernels that selection can reach, but for element types, activation and bias.
+inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .row_step = 16, .stages = 6};
+inline constexpr Sm90Config kManyRowsConfig = {
+    .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
+inline constexpr Sm90Config kGatherConfig = {
+    .tile_rows = 128, .row_step = 16, .stages = 6, .load = LoadKind::kGather};
+inline constexpr Sm90Config kStridedConfig = {
+    .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
+inline constexpr Sm90Config kReachableConfigs[] = {kFewRowsConfig, kManyRowsConfig, kGatherConfig,
+                                                   kStridedConfig};
+
 /// Few rows an expert: the stream of weights decides, so no cluster and the deepest ring. More:
-/// most experts' rows in one tile, shared by a cluster. Measured on H200:
-/// bench/notes/hopper_gemm.md.
+/// most experts' rows in one tile, shared by a cluster. A full slab of 128 rows fills a tile of the
+/// former. Measured on H200: bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
-  Sm90Config config{problem.in, problem.out, problem.activation, problem.has_bias};
-  const auto set = [&config](int32_t tile_rows, int32_t row_step, int32_t stages, int32_t ctas) {
-    config.tile_rows = tile_rows;
-    config.row_step = row_step;
-    config.stages = stages;
-    config.ctas = ctas;
-  };
-  const int64_t rows = problem.num_rows;
+  const int64_t few_rows = problem.max_m > 0 ? 128 : 96;
+  Sm90Config config = kManyRowsConfig;
   if (!problem.fits_tma) {
-    set(64, 16, 8, 1);
-    config.load = LoadKind::kStrided;
+    config = kStridedConfig;
   } else if (problem.is_gathered) {
-    set(128, 16, 6, 1);
-    config.load = LoadKind::kGather;
-  } else if (rows <= 96 * problem.num_experts) {
-    set(128, 16, 6, 1);
-  } else {
-    set(192, 32, 5, 2);
+    config = kGatherConfig;
+  } else if (problem.num_rows <= few_rows * problem.num_experts) {
+    config = kFewRowsConfig;
   }
+  config.in = problem.in;
+  config.out = problem.out;
+  config.activation = problem.activation;
+  config.has_bias = problem.has_bias;
   return config;
 }
 

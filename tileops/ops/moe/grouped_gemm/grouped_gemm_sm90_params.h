@@ -35,7 +35,7 @@ namespace tileops::grouped_gemm {
 
 enum class ElementType : int32_t { kBF16, kF16, kF32 };
 
-enum class GatedActivation : int32_t {
+enum class ActivationKind : int32_t {
   kNone,
   kSiluAndMul,
   kGeluAndMul,
