@@ -2,8 +2,6 @@
 #include "tileops/cuda/binary_format.h"
 
 #include <fmt/format.h>
-
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cstring>

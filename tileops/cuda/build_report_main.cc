@@ -4,11 +4,14 @@
 // tileops_build_report --root DIR --source FILE --kernel EXPRESSION... [--wgmma]: the same of one
 // file of a source tree, while it is being written.
 // Exit codes: 0 clean, 1 faults or a failed build, 2 usage, 77 no NVRTC.
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tileops/core/embedded.h"
@@ -55,16 +58,40 @@ Arguments parse(std::span<char*> words) {
   return arguments;
 }
 
-/// Whether the program may ship; prints its report.
-bool report(const ProgramSpec& spec, std::span<const EmbeddedFile> headers) {
+struct Outcome {
+  std::string text;
+  bool clean = false;
+};
+
+Outcome outcome_of(const ProgramSpec& spec, std::span<const EmbeddedFile> headers) {
   try {
-    const BuildReport found = report_build(spec, headers);
-    std::fputs(to_string(spec, found).c_str(), stdout);
-    return found.faults.empty();
+    const BuildReport report = report_build(spec, headers);
+    return {to_string(spec, report), report.faults.empty()};
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return false;
+    return {std::string(error.what()) + "\n"};
   }
+}
+
+/// Compiles on all processors; prints in the order of the list.
+bool report_all(std::span<const ProgramSpec> specs, std::span<const EmbeddedFile> headers) {
+  std::vector<Outcome> outcomes(specs.size());
+  std::atomic<size_t> next = 0;
+  {
+    std::vector<std::jthread> threads(std::max(std::thread::hardware_concurrency(), 1U));
+    for (std::jthread& thread : threads) {
+      thread = std::jthread([&] {
+        for (size_t i = next++; i < specs.size(); i = next++) {
+          outcomes[i] = outcome_of(specs[i], headers);
+        }
+      });
+    }
+  }
+  bool clean = true;
+  for (const Outcome& outcome : outcomes) {
+    std::fputs(outcome.text.c_str(), outcome.clean ? stdout : stderr);
+    clean = clean && outcome.clean;
+  }
+  return clean;
 }
 
 int run(const Arguments& arguments) {
@@ -75,14 +102,13 @@ int run(const Arguments& arguments) {
   if (!arguments.file.source.empty()) {
     ProgramSpec spec = arguments.file;
     if (!arguments.root.empty()) spec.options = {"--include-path=" + arguments.root};
-    return report(spec, {}) ? 0 : 1;
+    return report_all({&spec, 1}, {}) ? 0 : 1;
   }
-  bool clean = true;
-  for (const ProgramSpec& spec : registered_programs()) {
-    if (spec.name.find(arguments.filter) == spec.name.npos) continue;
-    clean = report(spec, embedded::device_files()) && clean;
-  }
-  return clean ? 0 : 1;
+  std::vector<ProgramSpec> specs = registered_programs();
+  std::erase_if(specs, [&](const ProgramSpec& spec) {
+    return spec.name.find(arguments.filter) == spec.name.npos;
+  });
+  return report_all(specs, embedded::device_files()) ? 0 : 1;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/copy.h"
+#include "tileops/cuda/driver.h"
 #include "tileops/cuda/event.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/kernel_cache.h"

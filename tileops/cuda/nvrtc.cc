@@ -97,7 +97,7 @@ class Program {
     for (const std::string& name : names) name_pointers.push_back(name.c_str());
     for (const std::string& text : texts) text_pointers.push_back(text.c_str());
     const std::string source(request.source);
-    const std::string name(request.name);
+    const std::string name = std::string(request.name) + ".cu";  // never a header's name
     check(nvrtc().create_program(&handle_, source.c_str(), name.c_str(),
                                  static_cast<int>(names.size()), text_pointers.data(),
                                  name_pointers.data()),

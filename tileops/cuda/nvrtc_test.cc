@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/build_report.h"
@@ -115,6 +116,26 @@ TEST_F(NvrtcTest, CompilesEmbeddedTextToMachineCode) {
   EXPECT_EQ(static_cast<char>(compiled.cubin[1]), 'E');  // ELF
   EXPECT_THAT(compiled.symbols.at(0), HasSubstr("scaleILi3E"));
   EXPECT_EQ(compiled.log, "");
+}
+
+TEST_F(NvrtcTest, CompilesOnSeveralThreads) {
+  std::vector<std::string> symbols(6);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      threads.emplace_back([&symbols, i] {
+        ProgramSpec spec = scale_spec();
+        const std::vector<std::string> kernels = {"test::scale<" + std::to_string(i + 10) + ">"};
+        symbols[i] =
+            compile(
+                {.name = spec.name, .source = spec.source, .headers = kHeaders, .kernels = kernels})
+                .symbols.at(0);
+      });
+    }
+  }
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    EXPECT_THAT(symbols[i], HasSubstr("scaleILi" + std::to_string(i + 10) + "E"));
+  }
 }
 
 TEST_F(NvrtcTest, FailureCarriesTheWholeLog) {
