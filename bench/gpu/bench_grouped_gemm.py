@@ -177,6 +177,18 @@ def bench_row(row, tiles, peers, options):
         print(f"{'':19s} torch._grouped_mm {time_cold(lambda: mm(inputs[0])):.4f}", flush=True)
 
 
+def calibrate():
+    """What this unit reaches: units differ by 10 % where power is the limit."""
+    x = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    y = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    dense = time_cold(lambda: torch.mm(x, y), 200.0)
+    source = torch.empty(1 << 32, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    copy = time_cold(lambda: target.copy_(source))
+    print(f"dense 8192^3 {2 * 8192**3 / dense * 1e-9:.0f} TFLOP/s, "
+          f"copy {2 * source.numel() / copy * 1e-9:.2f} TB/s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", default="")
@@ -191,6 +203,8 @@ def main():
     tiles = [parse_tile(t) for t in options.tiles.split(",")]
     chosen = [r for r in rows() if any(t in r[0] for t in options.rows.split(","))]
     gg.build([gg.Config(activation=r[4], **t) for r in chosen for t in tiles])
+    calibrate()
+    torch.cuda.empty_cache()
     chosen.sort(key=lambda r: (r[1], r[2], r[3]))
     for row in chosen:
         bench_row(row, tiles, options.peers,
