@@ -26,7 +26,7 @@ struct Backends {
   bool loaded_all = false;       // guarded by loading
   bool in_progress = false;      // guarded by loading
   std::vector<std::string> tried;
-  std::mutex mutex;              // guards the two lists below
+  std::mutex mutex;  // guards the two lists below
   std::vector<std::string> loaded;
   std::vector<LoadFailure> failures;
 };
@@ -53,7 +53,8 @@ class Transaction final : public BackendRegistrar {
     }
   }
 
-  void target_builder(std::string_view target, std::string_view op, TargetBuilder builder) override {
+  void target_builder(std::string_view target, std::string_view op,
+                      TargetBuilder builder) override {
     apply([&] { register_target_builder(target, op, std::move(builder)); },
           [target = std::string(target), op = std::string(op)] {
             unregister_target_builder(target, op);
@@ -95,7 +96,8 @@ void load_library(const std::string& path) {
   void* symbol = dlsym(handle, kEntryPoint);
   if (symbol == nullptr) {
     dlclose(handle);
-    raise(ErrorKind::kBackend, "it does not export {}, the entry point of this version", kEntryPoint);
+    raise(ErrorKind::kBackend, "it does not export {}, the entry point of this version",
+          kEntryPoint);
   }
   // A library that threw stays mapped: the exception's type information lives in it.
   run_entry_point(reinterpret_cast<BackendEntryPoint>(symbol));
@@ -190,7 +192,8 @@ void load_backend(const std::string& path) {
 }
 
 void register_backend(std::string_view name, BackendEntryPoint entry_point) {
-  TILEOPS_CHECK(ErrorKind::kBackend, entry_point != nullptr, "backend {}: its entry point is null", name);
+  TILEOPS_CHECK(ErrorKind::kBackend, entry_point != nullptr, "backend {}: its entry point is null",
+                name);
   run_entry_point(entry_point);
 }
 

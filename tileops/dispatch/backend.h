@@ -22,7 +22,8 @@ namespace tileops {
 class BackendRegistrar {
  public:
   virtual ~BackendRegistrar() = default;
-  virtual void target_builder(std::string_view target, std::string_view op, TargetBuilder builder) = 0;
+  virtual void target_builder(std::string_view target, std::string_view op,
+                              TargetBuilder builder) = 0;
   virtual void target_detector(std::string_view target, TargetDetector detector) = 0;
   virtual void kernel_type(std::string_view op, AnyImplementation implementation) = 0;
 };

@@ -49,10 +49,10 @@ struct EntryFor {
 
 /// What an implementation declares, the same for every interface.
 struct ImplementationInfo {
-  std::string key;                          // "cpu_blocked": unique within the op
-  std::vector<DeviceType> devices;          // device types that it runs on
-  std::vector<std::string> archs = {};      // one of these is needed; empty: any of its device type
-  bool general = false;                     // below every other; one a device type and interface
+  std::string key;                      // "cpu_blocked": unique within the op
+  std::vector<DeviceType> devices;      // device types that it runs on
+  std::vector<std::string> archs = {};  // one of these is needed; empty: any of its device type
+  bool general = false;                 // below every other; one a device type and interface
   std::vector<std::string> preferred_over = {};
 };
 

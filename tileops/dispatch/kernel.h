@@ -33,9 +33,9 @@ class Kernel {
 struct DeviceFacts {
   Device device = kCpuDevice;
   std::vector<std::string> archs;
-  std::string name;             // "NVIDIA H200"; for messages
-  int num_processors = 0;       // SMs, or CPU threads
-  int64_t smem_bytes = 0;       // shared memory a CTA may ask for; 0 on a CPU
+  std::string name;        // "NVIDIA H200"; for messages
+  int num_processors = 0;  // SMs, or CPU threads
+  int64_t smem_bytes = 0;  // shared memory a CTA may ask for; 0 on a CPU
   bool operator==(const DeviceFacts&) const = default;
 };
 

@@ -6,8 +6,9 @@
 
 namespace tileops {
 
-KernelCacheBase::KernelCacheBase(std::shared_ptr<const KernelTable> table, std::string_view interface,
-                                 std::string forced, BuildOptions build_options)
+KernelCacheBase::KernelCacheBase(std::shared_ptr<const KernelTable> table,
+                                 std::string_view interface, std::string forced,
+                                 BuildOptions build_options)
     : table_(std::move(table)),
       implementations_(table_->of(interface)),
       interface_(interface),
@@ -43,7 +44,8 @@ void KernelCacheBase::check_interface_tag(const void* tag) const {
   }
 }
 
-KernelCacheBase::EntryPtr KernelCacheBase::entry(const EntryKey& key, const Build& build, bool& fresh) {
+KernelCacheBase::EntryPtr KernelCacheBase::entry(const EntryKey& key, const Build& build,
+                                                 bool& fresh) {
   const auto found = entries_.get_or_build(key, [&]() -> EntryPtr {
     std::shared_ptr<Kernel> kernel = build(build_options_);
     TILEOPS_CHECK(ErrorKind::kBackend, kernel != nullptr, "{}: {} built no kernel for identity {}",

@@ -62,7 +62,9 @@ class KernelCacheBase {
 
  private:
   struct KeyHash {
-    size_t operator()(const EntryKey& key) const { return hash_of(key.implementation, key.identity); }
+    size_t operator()(const EntryKey& key) const {
+      return hash_of(key.implementation, key.identity);
+    }
   };
   std::string interface_;
   std::string forced_;
@@ -92,10 +94,12 @@ class KernelCache : public KernelCacheBase {
   /// Errors: select_implementation's, and the builder's.
   EntryPtr select(const Call& call, Device device, bool& fresh) {
     const uint64_t generation = current_generation();
-    const Implementation<I>& winner = typed(select_implementation(query(call), device_facts(device)));
+    const Implementation<I>& winner =
+        typed(select_implementation(query(call), device_facts(device)));
     EntryFor<I> wanted = winner.entry_for(call);
-    EntryPtr built = entry({winner.info.key, wanted.identity},
-                           [&](const BuildOptions& options) { return wanted.build(options); }, fresh);
+    EntryPtr built = entry(
+        {winner.info.key, wanted.identity},
+        [&](const BuildOptions& options) { return wanted.build(options); }, fresh);
     std::unique_lock lock(mutex_);
     if (generation == generation_) calls_.insert_or_assign(call, built);
     return built;

@@ -35,8 +35,9 @@ std::string unavailable(const ImplementationInfo& info, const DeviceFacts& facts
                         std::any_of(info.archs.begin(), info.archs.end(),
                                     [&](const auto& arch) { return contains(facts.archs, arch); });
   if (has_arch) return {};
-  return fmt::format("needs {}, {} has {}", fmt::join(info.archs, " or "), to_string(facts.device),
-                     facts.archs.empty() ? "none of them" : fmt::format("{}", fmt::join(facts.archs, ", ")));
+  return fmt::format(
+      "needs {}, {} has {}", fmt::join(info.archs, " or "), to_string(facts.device),
+      facts.archs.empty() ? "none of them" : fmt::format("{}", fmt::join(facts.archs, ", ")));
 }
 
 using Infos = std::span<const ImplementationInfo* const>;
@@ -69,14 +70,17 @@ void check_one(std::string_view op, std::span<const std::string> interfaces,
   const ImplementationInfo& info = implementation.info;
   TILEOPS_CHECK(ErrorKind::kValue, !info.key.empty(), "{}: an implementation of {} has no key", op,
                 implementation.interface);
-  TILEOPS_CHECK(ErrorKind::kValue,
-                std::find(interfaces.begin(), interfaces.end(), implementation.interface) != interfaces.end(),
-                "{}: {} implements {}, which the op does not declare; it declares {}", op, info.key,
-                implementation.interface, fmt::join(interfaces, ", "));
-  TILEOPS_CHECK(ErrorKind::kValue, !info.devices.empty(), "{}: {} names no device type", op, info.key);
+  TILEOPS_CHECK(
+      ErrorKind::kValue,
+      std::find(interfaces.begin(), interfaces.end(), implementation.interface) != interfaces.end(),
+      "{}: {} implements {}, which the op does not declare; it declares {}", op, info.key,
+      implementation.interface, fmt::join(interfaces, ", "));
+  TILEOPS_CHECK(ErrorKind::kValue, !info.devices.empty(), "{}: {} names no device type", op,
+                info.key);
   TILEOPS_CHECK(ErrorKind::kValue, info.archs.empty() || info.devices.size() == 1,
                 "{}: {} names archs ({}) with {} device types ({}); archs go with exactly one", op,
-                info.key, fmt::join(info.archs, ", "), info.devices.size(), device_type_names(info.devices));
+                info.key, fmt::join(info.archs, ", "), info.devices.size(),
+                device_type_names(info.devices));
 }
 
 void check_pairs(std::string_view op, const std::string& interface, Infos infos) {
@@ -89,8 +93,8 @@ void check_pairs(std::string_view op, const std::string& interface, Infos infos)
     TILEOPS_CHECK(ErrorKind::kValue, !preferred(infos, *info, *info),
                   "{}: the preferences of {} form a circle", op, info->key);
     TILEOPS_CHECK(ErrorKind::kValue, !info->general || info->preferred_over.empty(),
-                  "{}: {} is general, so below every other, and yet preferred over {}", op, info->key,
-                  fmt::join(info->preferred_over, ", "));
+                  "{}: {} is general, so below every other, and yet preferred over {}", op,
+                  info->key, fmt::join(info->preferred_over, ", "));
     for (const ImplementationInfo* other : infos) {
       if (other == info || !info->general || !other->general) continue;
       for (DeviceType type : info->devices) {
@@ -155,8 +159,10 @@ void fill(const SelectionQuery& query, const std::vector<std::string>& reasons,
   for (size_t i = 0; i < reasons.size(); ++i) {
     const bool chosen = decided && best.front() == i;
     std::string reason = reasons[i];
-    if (chosen) reason = query.forced.empty() ? "serves" : "serves, as forced";
-    else if (reason.empty()) reason = "would serve, and so would another: no preference decides";
+    if (chosen)
+      reason = query.forced.empty() ? "serves" : "serves, as forced";
+    else if (reason.empty())
+      reason = "would serve, and so would another: no preference decides";
     candidates.push_back({query.implementations[i]->key, chosen, std::move(reason)});
   }
 }
@@ -190,14 +196,16 @@ size_t select_implementation(const SelectionQuery& query, const DeviceFacts& fac
                              std::vector<Candidate>* candidates) {
   TILEOPS_CHECK(ErrorKind::kOpNotAvailable,
                 query.forced.empty() || find(query.implementations, query.forced) != nullptr,
-                "{}: {} has no implementation {} to force; candidates: {}", query.op, query.interface,
-                query.forced, listing(query, std::vector<std::string>(query.implementations.size())));
+                "{}: {} has no implementation {} to force; candidates: {}", query.op,
+                query.interface, query.forced,
+                listing(query, std::vector<std::string>(query.implementations.size())));
   std::vector<std::string> reasons = reasons_against(query, facts);
   const std::vector<size_t> best = winners(query, reasons);
   if (candidates != nullptr) fill(query, reasons, best, *candidates);
   TILEOPS_CHECK(ErrorKind::kOpNotAvailable, !best.empty(),
-                "{}: no implementation of {} serves {} on {}; candidates: {}", query.op, query.interface,
-                query.call_text(), to_string(facts.device), listing(query, reasons));
+                "{}: no implementation of {} serves {} on {}; candidates: {}", query.op,
+                query.interface, query.call_text(), to_string(facts.device),
+                listing(query, reasons));
   TILEOPS_CHECK(ErrorKind::kAmbiguousSelection, best.size() == 1,
                 "{}: several implementations of {} serve {} on {} and no preference decides; "
                 "candidates: {}; declare preferred_over",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing an implementation: availability, then refusals, then preference; reasons kept throughout.
+// Choosing an implementation: availability, then refusals, then preference; reasons kept
+// throughout.
 #pragma once
 
 #include <functional>
@@ -31,7 +32,7 @@ struct SelectionQuery {
   std::string_view interface;
   std::span<const ImplementationInfo* const> implementations;
   std::function<Refusal(size_t index)> refusal;
-  std::string_view forced;           // "" or the key that alone may serve
+  std::string_view forced;                 // "" or the key that alone may serve
   std::function<std::string()> call_text;  // for messages
 };
 

@@ -33,7 +33,8 @@ Targets& targets() {
 
 class FunctionKernel final : public TargetKernel {
  public:
-  explicit FunctionKernel(std::function<Results(const spec::CallTensors&)> run) : run_(std::move(run)) {}
+  explicit FunctionKernel(std::function<Results(const spec::CallTensors&)> run)
+      : run_(std::move(run)) {}
   Results run(const spec::CallTensors& tensors) override { return run_(tensors); }
 
  private:
@@ -100,8 +101,10 @@ std::shared_ptr<TargetKernel> make_target_kernel(
 void register_target_builder(std::string_view target, std::string_view op, TargetBuilder builder) {
   check_name(target);
   TILEOPS_CHECK(ErrorKind::kValue, spec::find_entry(op) != nullptr,
-                "target {}: cannot register a builder for {}: no spec entry of that name", target, op);
-  TILEOPS_CHECK(ErrorKind::kValue, builder != nullptr, "target {}: the builder for {} is empty", target, op);
+                "target {}: cannot register a builder for {}: no spec entry of that name", target,
+                op);
+  TILEOPS_CHECK(ErrorKind::kValue, builder != nullptr, "target {}: the builder for {} is empty",
+                target, op);
   Targets& t = targets();
   std::lock_guard lock(t.mutex);
   const auto it = t.by_name.find(target);
@@ -147,8 +150,8 @@ void unregister_target(std::string_view target) {
   Targets& t = targets();
   std::lock_guard lock(t.mutex);
   const auto it = t.by_name.find(target);
-  TILEOPS_CHECK(ErrorKind::kValue, it != t.by_name.end(), "target {} is not known; known: {}", target,
-                known_targets(t));
+  TILEOPS_CHECK(ErrorKind::kValue, it != t.by_name.end(), "target {} is not known; known: {}",
+                target, known_targets(t));
   t.by_name.erase(it);
   if (t.default_name == target) t.default_name.clear();
 }

@@ -54,7 +54,8 @@ std::shared_ptr<TargetKernel> make_target_kernel(
 void register_target_builder(std::string_view target, std::string_view op, TargetBuilder builder);
 void register_target_detector(std::string_view target, TargetDetector detector);
 /// Takes one registration back; a target with none left is no longer known, nor the default. Ops
-/// that selected the target keep what they hold. Errors: kValue where there is no such registration.
+/// that selected the target keep what they hold. Errors: kValue where there is no such
+/// registration.
 void unregister_target_builder(std::string_view target, std::string_view op);
 void unregister_target_detector(std::string_view target);
 /// Takes every registration of a target back. Errors: kValue for an unknown target.

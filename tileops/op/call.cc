@@ -12,7 +12,8 @@ thread_local CallMode* thread_mode = nullptr;
 std::atomic<bool> timing_on{false};
 
 double microseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace
@@ -78,15 +79,18 @@ void Call::close() {
   if (join_point_ != nullptr) {
     std::lock_guard lock(join_point_->mutex);
     join_point_->call = nullptr;
-    TILEOPS_CHECK(ErrorKind::kDelegate, join_point_->num_joined == 0,
-                  "{}: forward returned while {} threads are still joined to the call; wait for them",
-                  op_.name(), join_point_->num_joined);
+    TILEOPS_CHECK(
+        ErrorKind::kDelegate, join_point_->num_joined == 0,
+        "{}: forward returned while {} threads are still joined to the call; wait for them",
+        op_.name(), join_point_->num_joined);
   }
-  TILEOPS_CHECK(ErrorKind::kDelegate, unheld_.empty(),
-                "{}: it called {}, which it does not hold; hold sub-ops through delegate_for, so that "
-                "their calls are filed under a stage",
-                op_.name(), unheld_);
-  if (start_ != std::chrono::steady_clock::time_point()) record_->elapsed_us_ = microseconds_since(start_);
+  TILEOPS_CHECK(
+      ErrorKind::kDelegate, unheld_.empty(),
+      "{}: it called {}, which it does not hold; hold sub-ops through delegate_for, so that "
+      "their calls are filed under a stage",
+      op_.name(), unheld_);
+  if (start_ != std::chrono::steady_clock::time_point())
+    record_->elapsed_us_ = microseconds_since(start_);
 }
 
 JoinCall::JoinCall(const CallToken& token) : point_(token.point_), outer_(innermost_call) {
@@ -108,6 +112,7 @@ CallMode* CallMode::current() { return thread_mode; }
 
 Results CallMode::run_forward(const Op& op, const spec::CallTensors& tensors, Device device) {
   Call call(op, tensors);
+  call.record_->facts_.device = kMetaDevice;
   op.signature().check(tensors, call.record_->facts_);
   call.mode_ = this;
   call.device_ = device;
@@ -117,6 +122,7 @@ Results CallMode::run_forward(const Op& op, const spec::CallTensors& tensors, De
 }
 
 Results CallMode::infer(const Op& op, const spec::CallTensors& tensors, spec::CallFacts& facts) {
+  facts.device = kMetaDevice;
   op.signature().check(tensors, facts);
   Results results;
   for (size_t i = 0; i < op.entry().outputs().size(); ++i) {

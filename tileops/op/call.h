@@ -52,7 +52,8 @@ class Call {
 
   Call(const Op& op, const spec::CallTensors& tensors);
 
-  /// Files a completed sub-op call under its stage; an op that is not held becomes the call's fault.
+  /// Files a completed sub-op call under its stage; an op that is not held becomes the call's
+  /// fault.
   void file(const Op& sub_op, RecordPtr record);
   void note_kernel(std::string_view interface, std::shared_ptr<const BuiltEntry> entry);
   /// Closes the call for joined threads. Errors: kDelegate, where one is still joined or an unheld
@@ -93,8 +94,9 @@ class CallToken {
 };
 
 /// Makes this thread's sub-op calls part of the token's call until it is destroyed; `forward` must
-/// wait for it; a call that ends earlier fails, once every thread has left. Without the token, a held sub-op called on another thread is a call of its own, filed
-/// nowhere. Errors: kState where the call is over.
+/// wait for it; a call that ends earlier fails, once every thread has left. Without the token, a
+/// held sub-op called on another thread is a call of its own, filed nowhere. Errors: kState where
+/// the call is over.
 class JoinCall {
  public:
   explicit JoinCall(const CallToken& token);
@@ -114,8 +116,9 @@ class CallMode {
   virtual ~CallMode() = default;
   virtual Results call(const Op& op, const spec::CallTensors& tensors) = 0;
   /// What `kernel_for` found out instead of a kernel, while a forward runs under this mode.
-  virtual void kernel_asked(const Op& op, std::string_view interface,
-                            const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) = 0;
+  virtual void kernel_asked(
+      const Op& op, std::string_view interface,
+      const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) = 0;
 
   /// The mode of this thread; null where calls are eager.
   static CallMode* current();

@@ -15,13 +15,16 @@ class ExplainMode final : public CallMode {
     Explanation node{.op = op.name()};
     if (parent_op_ != nullptr) node.stage = stage_name(*parent_op_, op);
     Results results = run(op, tensors, node);
-    if (parent_ == nullptr) root_ = std::move(node);
-    else parent_->stages.push_back(std::move(node));
+    if (parent_ == nullptr)
+      root_ = std::move(node);
+    else
+      parent_->stages.push_back(std::move(node));
     return results;
   }
 
-  void kernel_asked(const Op&, std::string_view interface,
-                    const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) override {
+  void kernel_asked(
+      const Op&, std::string_view interface,
+      const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) override {
     parent_->choices.push_back({std::string(interface), explain(device_)});
   }
 
@@ -72,20 +75,21 @@ std::vector<Tensor> meta_of(std::span<const Tensor> tensors) {
 std::vector<Tensor> meta_of(std::span<const spec::TensorFacts> facts) {
   std::vector<Tensor> result;
   for (const spec::TensorFacts& f : facts) {
-    result.push_back(f.present ? Tensor::from_blob(nullptr, f.shape, f.strides, f.dtype, kMetaDevice, nullptr)
-                               : Tensor());
+    result.push_back(
+        f.present ? Tensor::from_blob(nullptr, f.shape, f.strides, f.dtype, kMetaDevice, nullptr)
+                  : Tensor());
   }
   return result;
 }
 
 void write(const Explanation& node, int depth, std::string& text) {
   const std::string indent(static_cast<size_t>(2 * depth), ' ');
-  text += fmt::format("{}{}{}: target {}\n", indent, node.stage.empty() ? "" : node.stage + " = ", node.op,
-                      node.target);
+  text += fmt::format("{}{}{}: target {}\n", indent, node.stage.empty() ? "" : node.stage + " = ",
+                      node.op, node.target);
   for (const InterfaceChoice& choice : node.choices) {
     for (const Candidate& candidate : choice.candidates) {
-      text += fmt::format("{}  {} {} {}: {}\n", indent, candidate.chosen ? "->" : "  ", choice.interface,
-                          candidate.key, candidate.reason);
+      text += fmt::format("{}  {} {} {}: {}\n", indent, candidate.chosen ? "->" : "  ",
+                          choice.interface, candidate.key, candidate.reason);
     }
   }
   for (const Explanation& stage : node.stages) write(stage, depth + 1, text);
@@ -95,10 +99,12 @@ void write(const Explanation& node, int depth, std::string& text) {
 
 Tensor meta_like(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  return Tensor::from_blob(nullptr, tensor.shape(), tensor.strides(), tensor.dtype(), kMetaDevice, nullptr);
+  return Tensor::from_blob(nullptr, tensor.shape(), tensor.strides(), tensor.dtype(), kMetaDevice,
+                           nullptr);
 }
 
-Explanation explain_call(const Op& op, const spec::CallTensors& tensors, const DeviceFacts& device) {
+Explanation explain_call(const Op& op, const spec::CallTensors& tensors,
+                         const DeviceFacts& device) {
   const std::vector<Tensor> inputs = meta_of(tensors.inputs);
   const std::vector<Tensor> outs = meta_of(tensors.outs);
   ExplainMode mode(device);

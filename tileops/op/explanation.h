@@ -16,10 +16,10 @@ struct InterfaceChoice {
 
 struct Explanation {
   std::string op;
-  std::string stage;                      // "" for the op that was asked
-  std::string target;                     // what serves: "builtin" or a registered target
-  std::vector<InterfaceChoice> choices;   // of the op's own kernels
-  std::vector<Explanation> stages;        // of the sub-op calls, in call order
+  std::string stage;                     // "" for the op that was asked
+  std::string target;                    // what serves: "builtin" or a registered target
+  std::vector<InterfaceChoice> choices;  // of the op's own kernels
+  std::vector<Explanation> stages;       // of the sub-op calls, in call order
 
   /// Indented lines for a person.
   std::string text() const;

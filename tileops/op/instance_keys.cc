@@ -45,8 +45,8 @@ const Op& instance_of(std::string_view key) {
   std::lock_guard lock(i.mutex);
   const auto it = i.by_key.find(key);
   TILEOPS_CHECK(ErrorKind::kState, it != i.by_key.end(),
-                "{}: the {} instance of this key is gone; keep it alive while its graph is used", key,
-                key.substr(0, key.find('#')));
+                "{}: the {} instance of this key is gone; keep it alive while its graph is used",
+                key, key.substr(0, key.find('#')));
   return *it->second;
 }
 

@@ -12,10 +12,21 @@ namespace {
 
 void check_metadata_count(const spec::Entry& entry) {
   const auto inputs = entry.inputs();
-  const auto count = std::count_if(inputs.begin(), inputs.end(), [](const auto& d) { return d.metadata; });
+  const auto count =
+      std::count_if(inputs.begin(), inputs.end(), [](const auto& d) { return d.metadata; });
   TILEOPS_CHECK(ErrorKind::kSpec, static_cast<size_t>(count) <= CallRecord::kMaxMetadata,
                 "{}: {} metadata inputs; a record keeps at most {}", entry.name(), count,
                 CallRecord::kMaxMetadata);
+}
+
+/// Where a call without tensors runs (G1).
+Device device_without_tensors(const OpOptions& options,
+                              const std::vector<Tensor>& construction_tensors) {
+  if (!options.device.empty()) return parse_device(options.device);
+  for (const Tensor& tensor : construction_tensors) {
+    if (tensor.defined()) return tensor.device();
+  }
+  return kCpuDevice;
 }
 
 }  // namespace
@@ -26,15 +37,15 @@ Op::Op(const OpClass& op_class, Params params, OpOptions options,
       given_params_(std::move(params)),
       options_(std::move(options)),
       construction_tensors_(std::move(construction_tensors)),
+      default_device_(device_without_tensors(options_, construction_tensors_)),
       signature_(std::make_shared<const spec::Signature>(op_class.entry(), given_params_,
                                                          construction_tensors_)),
       key_(new_instance_key(op_class.name())) {
   check_metadata_count(entry());
-  if (!options_.device.empty()) parse_device(options_.device);
   const std::shared_ptr<const KernelTable> table = kernel_table(op_class.name());
   for (const InterfaceType& interface : op_class.interfaces()) {
-    caches_.push_back(interface.make_cache(table, options_.implementation,
-                                           BuildOptions{options_.kernel_config}));
+    caches_.push_back(
+        interface.make_cache(table, options_.implementation, BuildOptions{options_.kernel_config}));
   }
   announce_instance(key_, *this);
 }

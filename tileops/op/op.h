@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Op: a callable object with a spec. This base holds sub-ops and kernels, runs the seven steps of a
-// call, keeps its record, and undoes what a failed call selected. docs/contract.md numbers the rules.
+// call, keeps its record, and undoes what a failed call selected. docs/contract.md numbers the
+// rules.
 #pragma once
 
 #include <atomic>
@@ -122,8 +123,8 @@ class Op {
   KernelRef<I> kernel_for(Call& call, const typename I::Call& spec) const;
 
  public:
-  /// Selects without building, for a device with these facts; whatever the call's device type, it is
-  /// never touched. Errors: kOpNotAvailable, kAmbiguousSelection.
+  /// Selects without building, for a device with these facts; whatever the call's device type, it
+  /// is never touched. Errors: kOpNotAvailable, kAmbiguousSelection.
   template <KernelInterface I>
   EntryKey key_for(const typename I::Call& spec, const DeviceFacts& facts) const {
     return typed_cache<I>().key_for(spec, facts);
@@ -164,7 +165,6 @@ class Op {
   Results allocate_results(const Call& call) const;
   std::shared_ptr<const ServingTarget> settle_target(Call& call) const;
   void check_serves(const ServingTarget& serving) const;
-  Device call_device(const spec::CallFacts& facts) const;
   void complete(RecordPtr record) const noexcept;  // the former record dies outside the lock
   void undo_selection() const noexcept;
 
@@ -194,12 +194,14 @@ class Op {
   const Params given_params_;
   const OpOptions options_;
   const std::vector<Tensor> construction_tensors_;
+  const Device default_device_;  // of calls without tensors
   const std::shared_ptr<const spec::Signature> signature_;
   const std::string key_;
   std::vector<std::unique_ptr<KernelCacheBase>> caches_;  // in interface order
 
   mutable OnceMap<DelegateKey, std::shared_ptr<Op>, DelegateKeyHash> delegates_;
-  mutable OnceMap<TargetKernelKey, std::shared_ptr<TargetKernel>, TargetKernelKeyHash> target_kernels_;
+  mutable OnceMap<TargetKernelKey, std::shared_ptr<TargetKernel>, TargetKernelKeyHash>
+      target_kernels_;
   mutable std::mutex mutex_;  // guards held_, serving_ and last_call_
   mutable std::vector<HeldSlot> held_;
   mutable std::shared_ptr<const ServingTarget> serving_;
@@ -218,9 +220,8 @@ template <KernelInterface I>
 KernelRef<I> Op::kernel_for(Call& call, const typename I::Call& spec) const {
   KernelCache<I>& kernels = typed_cache<I>();
   if (call.mode_ != nullptr) {
-    call.mode_->kernel_asked(*this, I::kName, [&](const DeviceFacts& facts) {
-      return kernels.explain(spec, facts);
-    });
+    call.mode_->kernel_asked(
+        *this, I::kName, [&](const DeviceFacts& facts) { return kernels.explain(spec, facts); });
     return KernelRef<I>();
   }
   std::shared_ptr<const BuiltEntry> entry = kernels.find(spec);

@@ -34,12 +34,12 @@ Results Op::call(const spec::CallTensors& tensors) const {
 
 Results Op::run_steps(Call& call) const {
   const spec::CallFacts& facts = call.facts();
+  call.record_->facts_.device = default_device_;
   signature_->check(call.tensors_, call.record_->facts_);
   if (options_.validate_inputs || check_values_everywhere()) {
     signature_->check_contents(call.tensors_, facts);
   }
-  call.device_ = call_device(facts);
-  call.record_->facts_.device = call.device_;
+  call.device_ = facts.device;
   Results results;
   if (facts.writes && !facts.writes_elements) {
     if (!options_.target.empty()) check_target_exists(name(), options_.target);
@@ -71,15 +71,6 @@ Results Op::allocate_results(const Call& call) const {
     results.push_back(call.output(static_cast<int>(i)));
   }
   return results;
-}
-
-Device Op::call_device(const spec::CallFacts& facts) const {
-  if (facts.has_device) return facts.device;
-  if (!options_.device.empty()) return parse_device(options_.device);
-  for (const Tensor& tensor : construction_tensors_) {
-    if (tensor.defined()) return tensor.device();
-  }
-  return kCpuDevice;
 }
 
 std::shared_ptr<const ServingTarget> Op::settle_target(Call& call) const {
@@ -130,13 +121,14 @@ Results Op::run_target(Call& call, const ServingTarget& serving) const {
 std::shared_ptr<TargetKernel> Op::build_target_kernel(const TargetKernelKey& key, const Call& call,
                                                       const ServingTarget& serving) const {
   const auto found = target_kernels_.get_or_build(key, [&] {
-    std::vector<spec::TensorFacts> inputs(call.facts().inputs.begin(),
-                                          call.facts().inputs.begin() +
-                                              static_cast<ptrdiff_t>(entry().inputs().size()));
+    std::vector<spec::TensorFacts> inputs(
+        call.facts().inputs.begin(),
+        call.facts().inputs.begin() + static_cast<ptrdiff_t>(entry().inputs().size()));
     std::shared_ptr<TargetKernel> kernel =
         (*serving.builder)({name(), call.device_, std::move(inputs), params()});
     TILEOPS_CHECK(ErrorKind::kOpNotAvailable, kernel != nullptr,
-                  "{}: the builder of target {} returned nothing that can be called", name(), serving.name);
+                  "{}: the builder of target {} returned nothing that can be called", name(),
+                  serving.name);
     return kernel;
   });
   if (found.fresh && tuned() && op_class_.tunable()) {
@@ -156,7 +148,8 @@ void Op::undo_selection() const noexcept {
   std::shared_ptr<const ServingTarget> dropped;
   std::unique_lock lock(mutex_);
   serving_.swap(dropped);
-  for (size_t i = 0; i < held_.size(); ++i) {  // held_ only grows; nothing is copied that could fail
+  for (size_t i = 0; i < held_.size();
+       ++i) {  // held_ only grows; nothing is copied that could fail
     const std::shared_ptr<Op> sub_op = held_[i].op;
     lock.unlock();
     sub_op->undo_selection();

@@ -22,11 +22,12 @@ class OpClass;
 
 /// How an instance executes; none of it changes what is computed.
 struct OpOptions {
-  std::string target;          // "" lets the process default or the detectors decide; "builtin": ours
+  std::string target;  // "" lets the process default or the detectors decide; "builtin": ours
   std::string implementation;  // "" or the key that alone may serve, here and in base-built sub-ops
   Params kernel_config;        // forced tuning configuration of this op's own kernels
-  bool validate_inputs = false;  // check contents of metadata at each call, as TILEOPS_CHECK_VALUES=1
-  std::string device;          // "" or where calls without tensors run, such as "cuda:0"
+  bool validate_inputs =
+      false;           // check contents of metadata at each call, as TILEOPS_CHECK_VALUES=1
+  std::string device;  // "" or where calls without tensors run, such as "cuda:0"
 };
 
 /// A stage of a composite and the class that it may hold.
@@ -45,12 +46,12 @@ struct InterfaceType {
 };
 
 struct OpClassFacts {
-  std::string name;                                // the spec entry's name
-  std::vector<StageType> delegate_types;           // in stage order
+  std::string name;                       // the spec entry's name
+  std::vector<StageType> delegate_types;  // in stage order
   std::vector<InterfaceType> interfaces;
-  std::vector<AnyImplementation> kernel_types;     // key -> kernel class, in order
-  std::vector<std::string> injected;               // constructor parameters that take an instance
-  bool tunable = true;                             // false: an op with nothing to tune
+  std::vector<AnyImplementation> kernel_types;  // key -> kernel class, in order
+  std::vector<std::string> injected;            // constructor parameters that take an instance
+  bool tunable = true;                          // false: an op with nothing to tune
   /// Constructs an instance from parameters by name (defaults filled in by the spec).
   std::function<std::shared_ptr<Op>(const Params&, const OpOptions&)> make;
 };

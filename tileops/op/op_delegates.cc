@@ -41,8 +41,8 @@ std::shared_ptr<Op> Op::hold(const DelegateKey& key, const std::shared_ptr<Op>& 
     sub_op = make();
   }
   const StageType& stage = op_class_.delegate_types()[key.stage];
-  TILEOPS_CHECK(ErrorKind::kDelegate, sub_op != nullptr, "{}: nothing was built for stage {}", name(),
-                stage.stage);
+  TILEOPS_CHECK(ErrorKind::kDelegate, sub_op != nullptr, "{}: nothing was built for stage {}",
+                name(), stage.stage);
   TILEOPS_CHECK(ErrorKind::kDelegate,
                 stage.accepts(*sub_op) || sub_op->entry().same_signature(*stage.op_class->entry()),
                 "{}: stage {} holds {}, and was given {}, whose class and signature both differ",
@@ -57,13 +57,14 @@ std::shared_ptr<Op> Op::hold(const DelegateKey& key, const std::shared_ptr<Op>& 
 void Op::check_may_hold(const DelegateKey& key, const Op& sub_op) const {
   const std::string& stage = op_class_.delegate_types()[key.stage].stage;
   for (const HeldSlot& slot : held()) {
-    TILEOPS_CHECK(ErrorKind::kDelegate, slot.op.get() != &sub_op,
-                  "{}: the {} offered as ({}, {}) is held already as ({}, {}); hold another instance",
-                  name(), sub_op.name(), stage, to_string(key.identity),
-                  op_class_.delegate_types()[slot.key.stage].stage, to_string(slot.key.identity));
+    TILEOPS_CHECK(
+        ErrorKind::kDelegate, slot.op.get() != &sub_op,
+        "{}: the {} offered as ({}, {}) is held already as ({}, {}); hold another instance", name(),
+        sub_op.name(), stage, to_string(key.identity),
+        op_class_.delegate_types()[slot.key.stage].stage, to_string(slot.key.identity));
   }
-  TILEOPS_CHECK(ErrorKind::kDelegate, &sub_op != this, "{}: it cannot hold itself (stage {})", name(),
-                stage);
+  TILEOPS_CHECK(ErrorKind::kDelegate, &sub_op != this, "{}: it cannot hold itself (stage {})",
+                name(), stage);
   TILEOPS_CHECK(ErrorKind::kDelegate, !sub_op.holds(*this),
                 "{}: holding this {} as {} would close a circle: it holds this op already", name(),
                 sub_op.name(), stage);
@@ -78,8 +79,9 @@ void Op::warn_unused_given(const DelegateKey& key, const Op& held, const Op& giv
 
 bool Op::holds(const Op& op) const {
   const std::vector<HeldSlot> slots = held();
-  return std::any_of(slots.begin(), slots.end(),
-                     [&](const HeldSlot& slot) { return slot.op.get() == &op || slot.op->holds(op); });
+  return std::any_of(slots.begin(), slots.end(), [&](const HeldSlot& slot) {
+    return slot.op.get() == &op || slot.op->holds(op);
+  });
 }
 
 std::optional<size_t> Op::stage_of(const Op& sub_op) const {
@@ -101,7 +103,8 @@ std::vector<HeldDelegate> Op::held_delegates() const {
                    [](const HeldSlot& a, const HeldSlot& b) { return a.key.stage < b.key.stage; });
   std::vector<HeldDelegate> result;
   for (const HeldSlot& slot : slots) {
-    result.push_back({op_class_.delegate_types()[slot.key.stage].stage, slot.key.identity, slot.op});
+    result.push_back(
+        {op_class_.delegate_types()[slot.key.stage].stage, slot.key.identity, slot.op});
   }
   return result;
 }

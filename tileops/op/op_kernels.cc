@@ -44,7 +44,8 @@ std::vector<BuiltEntry> Op::built_entries(std::string_view interface) const {
 std::vector<std::shared_ptr<Kernel>> Op::iter_kernels() const {
   std::vector<std::shared_ptr<Kernel>> kernels;
   const auto add = [&](const std::shared_ptr<Kernel>& kernel) {
-    if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end()) kernels.push_back(kernel);
+    if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end())
+      kernels.push_back(kernel);
   };
   for (const auto& cache : caches_) {
     for (const BuiltEntry& entry : cache->entries()) add(entry.kernel);
@@ -118,8 +119,9 @@ void Op::tune_target_kernel(TargetKernel& kernel, const std::string& target) con
     kernel.request_tune();
     return;
   }
-  warn_once(warned_target_tuning_,
-            fmt::format("{}: its kernels come from target {}, which offers no tuning", name(), target));
+  warn_once(
+      warned_target_tuning_,
+      fmt::format("{}: its kernels come from target {}, which offers no tuning", name(), target));
 }
 
 }  // namespace tileops

@@ -32,19 +32,15 @@ const spec::TensorFacts& CallRecord::tensor(std::string_view name) const {
   return facts_.outputs[static_cast<size_t>(slot)];
 }
 
-Traffic CallRecord::traffic() const {
-  Traffic traffic;
-  const spec::Entry& entry = signature_->entry();
-  for (size_t i = 0; i < entry.inputs().size(); ++i) traffic.read_bytes += facts_.inputs[i].bytes();
-  for (size_t i = 0; i < entry.outputs().size(); ++i) traffic.written_bytes += facts_.outputs[i].bytes();
-  return traffic;
+spec::Traffic CallRecord::traffic() const {
+  return spec::tensor_traffic(signature_->entry(), facts_);
 }
 
 std::vector<std::string> CallRecord::written() const {
   std::vector<std::string> names;
   const spec::Entry& entry = signature_->entry();
   for (size_t i = 0; i < entry.inputs().size(); ++i) {
-    if (entry.inputs()[i].mutated && facts_.inputs[i].present) names.push_back(entry.inputs()[i].name);
+    if ((facts_.mutated >> i & 1u) != 0) names.push_back(entry.inputs()[i].name);
   }
   for (size_t i = 0; i < entry.outputs().size(); ++i) {
     if (facts_.outputs[i].present) names.push_back(entry.outputs()[i].name);
@@ -89,9 +85,12 @@ std::optional<double> staged_sum(const CallRecord& record, std::string_view stag
   if (staged.empty()) return std::nullopt;
   double sum = 0;
   for (const RecordPtr& sub : staged) {
-    if (quantity == "flops") sum += price(*sub).flops;
-    else if (quantity == "bytes") sum += price(*sub).bytes;
-    else sum += static_cast<double>(sub->index(quantity));
+    if (quantity == "flops")
+      sum += price(*sub).flops;
+    else if (quantity == "bytes")
+      sum += price(*sub).bytes;
+    else
+      sum += static_cast<double>(sub->index(quantity));
   }
   return sum;
 }
@@ -103,9 +102,8 @@ spec::Cost price(const CallRecord& record) {
       {.signature = record.signature(),
        .facts = record.facts(),
        .metadata = [&](std::string_view input) { return record.metadata(input); },
-       .staged = [&](std::string_view stage, std::string_view quantity) {
-         return staged_sum(record, stage, quantity);
-       }});
+       .staged = [&](std::string_view stage,
+                     std::string_view quantity) { return staged_sum(record, stage, quantity); }});
 }
 
 }  // namespace tileops

@@ -24,12 +24,6 @@ class OpClass;
 class CallRecord;
 using RecordPtr = std::shared_ptr<const CallRecord>;
 
-/// Bytes of the call's tensors: each present input read once, each output written once.
-struct Traffic {
-  int64_t read_bytes = 0;
-  int64_t written_bytes = 0;
-};
-
 /// One kernel of the op's own that the call ran.
 struct KernelUse {
   std::string_view interface;
@@ -56,7 +50,8 @@ class CallRecord {
   Value value(std::string_view name) const;
   /// Facts of an input or output by name. Errors: kValue.
   const spec::TensorFacts& tensor(std::string_view name) const;
-  Traffic traffic() const;
+  /// Bytes of the call's tensors, each read or written once.
+  spec::Traffic traffic() const;
   /// Names of the outputs and mutated inputs that the call wrote.
   std::vector<std::string> written() const;
   /// A metadata input, for reading its contents later; absent where it was not given.

@@ -58,10 +58,11 @@ class TraceMode final : public CallMode {
       whole = serving.builder != nullptr;
       target = std::move(serving.name);
     }
-    TILEOPS_CHECK(ErrorKind::kOpNotAvailable, !whole,
-                  "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
-                  "with target builtin",
-                  op.name(), target);
+    TILEOPS_CHECK(
+        ErrorKind::kOpNotAvailable, !whole,
+        "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
+        "with target builtin",
+        op.name(), target);
     open_.push_back(&op);
     return run_forward(op, tensors, device_);
   }
@@ -87,12 +88,14 @@ class TraceMode final : public CallMode {
   Results call_leaf(const Op& op, const spec::CallTensors& tensors) {
     spec::CallFacts facts;
     Results results = infer(op, tensors, facts);
-    GraphNode node{.name = node_name(op.entry(), facts.effect_branch), .key = op.key(), .stage = stage_path_};
+    GraphNode node{
+        .name = node_name(op.entry(), facts.effect_branch), .key = op.key(), .stage = stage_path_};
     for (const Tensor& input : tensors.inputs) node.inputs.push_back(value_of(op, input));
     for (const Tensor& out : tensors.outs) node.outs.push_back(value_of(op, out));
     for (const Tensor& result : results) {
       const int known = find(result);
-      node.outputs.push_back(known >= 0 ? known : add_value(fmt::format("%{}", graph_.values_.size()), result));
+      node.outputs.push_back(
+          known >= 0 ? known : add_value(fmt::format("%{}", graph_.values_.size()), result));
     }
     graph_.nodes_.push_back(std::move(node));
     return results;
@@ -113,13 +116,15 @@ class TraceMode final : public CallMode {
   GraphValue find(const Tensor& tensor) const {
     const auto it = std::find_if(traced_.begin(), traced_.end(),
                                  [&](const Tensor& t) { return t.storage() == tensor.storage(); });
-    return !tensor.defined() || it == traced_.end() ? -1 : static_cast<GraphValue>(it - traced_.begin());
+    return !tensor.defined() || it == traced_.end() ? -1
+                                                    : static_cast<GraphValue>(it - traced_.begin());
   }
 
   GraphValue value_of(const Op& op, const Tensor& tensor) const {
     if (!tensor.defined()) return -1;
     const GraphValue value = find(tensor);
-    TILEOPS_CHECK(ErrorKind::kDelegate, value >= 0 && traced_[static_cast<size_t>(value)].is_same_view(tensor),
+    TILEOPS_CHECK(ErrorKind::kDelegate,
+                  value >= 0 && traced_[static_cast<size_t>(value)].is_same_view(tensor),
                   "trace: {} gets {}, which is neither an input nor a leaf's output but made in a "
                   "forward; a traced forward computes through sub-ops alone",
                   op.name(), to_string(tensor));
@@ -135,7 +140,9 @@ class TraceMode final : public CallMode {
   std::string stage_path_;
 };
 
-Graph trace(const Op& op, const spec::CallTensors& tensors) { return TraceMode(op, tensors).run(op); }
+Graph trace(const Op& op, const spec::CallTensors& tensors) {
+  return TraceMode(op, tensors).run(op);
+}
 
 namespace {
 
@@ -186,13 +193,15 @@ Results Graph::run(const spec::CallTensors& tensors) const {
   bind(tensors.outs, outs_);
   const auto gather = [&](const std::vector<GraphValue>& slots) {
     std::vector<Tensor> result;
-    for (GraphValue slot : slots) result.push_back(slot < 0 ? Tensor() : values[static_cast<size_t>(slot)]);
+    for (GraphValue slot : slots)
+      result.push_back(slot < 0 ? Tensor() : values[static_cast<size_t>(slot)]);
     return result;
   };
   for (const GraphNode& node : nodes_) {
     const Results results = instance_of(node.key).call({gather(node.inputs), gather(node.outs)});
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] >= 0) values[static_cast<size_t>(node.outputs[i])] = results[static_cast<int>(i)];
+      if (node.outputs[i] >= 0)
+        values[static_cast<size_t>(node.outputs[i])] = results[static_cast<int>(i)];
     }
   }
   Results results;

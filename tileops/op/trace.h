@@ -16,17 +16,17 @@ namespace tileops {
 using GraphValue = int;
 
 struct GraphNode {
-  std::string name;                 // "tileops::moe_grouped_gemm_fwd", "…_out" for an effect branch
-  std::string key;                  // of the instance that the node calls
-  std::string stage;                // path of stages from the traced op: "routed_experts.expert_mlp.gate_up"
-  std::vector<GraphValue> inputs;   // in the leaf's signature order
+  std::string name;   // "tileops::moe_grouped_gemm_fwd", "…_out" for an effect branch
+  std::string key;    // of the instance that the node calls
+  std::string stage;  // path of stages from the traced op: "routed_experts.expert_mlp.gate_up"
+  std::vector<GraphValue> inputs;  // in the leaf's signature order
   std::vector<GraphValue> outs;
   std::vector<GraphValue> outputs;
 };
 
 /// What a trace saw of one value.
 struct GraphValueFacts {
-  std::string name;                 // "hidden", "%3"
+  std::string name;  // "hidden", "%3"
   DType dtype;
   Shape shape;
 };
@@ -39,8 +39,8 @@ class Graph {
 
   /// Calls the nodes in order on new tensors, of the traced sizes or others; each node checks,
   /// selects and builds when it runs. Results as the traced op's call would return them.
-  /// Errors: kType (another number of tensors, presence unlike the trace's), kState (an op of a node
-  /// is gone), those of the leaves' calls.
+  /// Errors: kType (another number of tensors, presence unlike the trace's), kState (an op of a
+  /// node is gone), those of the leaves' calls.
   Results run(const spec::CallTensors& tensors) const;
 
   std::string text() const;

@@ -12,7 +12,8 @@ std::string value_text(const std::vector<GraphValueFacts>& values, GraphValue va
   return value < 0 ? "-" : values[static_cast<size_t>(value)].name;
 }
 
-std::string list_text(const std::vector<GraphValueFacts>& values, const std::vector<GraphValue>& list) {
+std::string list_text(const std::vector<GraphValueFacts>& values,
+                      const std::vector<GraphValue>& list) {
   std::string text;
   for (GraphValue value : list) text += (text.empty() ? "" : ", ") + value_text(values, value);
   return text;
@@ -28,7 +29,8 @@ std::string Graph::text() const {
   std::string text = fmt::format("graph of {}\n", op_);
   const auto list = [&](std::string_view word, const std::vector<GraphValue>& slots) {
     for (GraphValue slot : slots) {
-      if (slot >= 0) text += fmt::format("  {} {}\n", word, typed(values_[static_cast<size_t>(slot)]));
+      if (slot >= 0)
+        text += fmt::format("  {} {}\n", word, typed(values_[static_cast<size_t>(slot)]));
     }
   };
   list("input", inputs_);
@@ -66,14 +68,19 @@ std::string Graph::dot() const {
 std::string Graph::json() const {
   nlohmann::ordered_json json{{"op", op_}, {"inputs", inputs_}, {"outs", outs_}};
   for (const GraphValueFacts& facts : values_) {
-    json["values"].push_back({{"name", facts.name},
-                              {"dtype", dtype_name(facts.dtype)},
-                              {"shape", std::vector<int64_t>(facts.shape.begin(), facts.shape.end())}});
+    json["values"].push_back(
+        {{"name", facts.name},
+         {"dtype", dtype_name(facts.dtype)},
+         {"shape", std::vector<int64_t>(facts.shape.begin(), facts.shape.end())}});
   }
   json["nodes"] = nlohmann::ordered_json::array();
   for (const GraphNode& node : nodes_) {
-    json["nodes"].push_back({{"name", node.name}, {"key", node.key}, {"stage", node.stage},
-                             {"inputs", node.inputs}, {"outs", node.outs}, {"outputs", node.outputs}});
+    json["nodes"].push_back({{"name", node.name},
+                             {"key", node.key},
+                             {"stage", node.stage},
+                             {"inputs", node.inputs},
+                             {"outs", node.outs},
+                             {"outputs", node.outputs}});
   }
   json["results"] = results_;
   return json.dump(2);

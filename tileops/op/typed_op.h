@@ -48,8 +48,10 @@ struct DelegateTypes {
   /// The class that a stage holds.
   template <Literal Name, class First, class... Rest>
   static auto find_class() {
-    if constexpr (First::kName == Name.view()) return std::type_identity<typename First::Class>{};
-    else return find_class<Name, Rest...>();
+    if constexpr (First::kName == Name.view())
+      return std::type_identity<typename First::Class>{};
+    else
+      return find_class<Name, Rest...>();
   }
   template <Literal Name>
   using Class = typename decltype(find_class<Name, Stages...>())::type;
@@ -130,7 +132,8 @@ class TypedOp : public Op {
     const auto make = [&]() -> std::shared_ptr<Op> {
       return std::make_shared<Class>(args..., inherited_options());
     };
-    return Held<Class>(Op::delegate_for(StageName.view(), identity, std::move(given), std::cref(make)));
+    return Held<Class>(
+        Op::delegate_for(StageName.view(), identity, std::move(given), std::cref(make)));
   }
 };
 

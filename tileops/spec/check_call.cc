@@ -68,7 +68,6 @@ class CallCheck {
   }
 
   void inputs() {
-    facts_.device = kCpuDevice;
     facts_.has_device = false;
     for (size_t i = 0; i < entry_.inputs.size(); ++i) {
       const Tensor& tensor = call_.inputs[i];
@@ -215,6 +214,7 @@ class CallCheck {
   }
 
   void effects() {
+    facts_.mutated = 0;
     size_t bits = 0;
     size_t bit = 0;
     for (size_t k = 0; k < mine_.buffer_outputs.size(); ++k, ++bit) {
@@ -290,6 +290,7 @@ class CallCheck {
                     "{}: {} is written, and overlaps {}", entry_.name, entry_.inputs[i].name,
                     entry_.inputs[other].name);
     }
+    facts_.mutated |= 1u << i;
     facts_.writes = true;
     facts_.writes_elements = facts_.writes_elements || written.num_elements() > 0;
     return true;

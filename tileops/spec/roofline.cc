@@ -84,23 +84,21 @@ double evaluate_cost(const Formula& formula, Env& env, const EntryImpl& entry) {
   }
 }
 
-double tensor_bytes(const RooflineCall& call) {
-  const EntryImpl& entry = call.signature.entry().impl();
-  double bytes = 0;
-  for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    if (entry.input_specs[i].write_only) continue;
-    bytes += static_cast<double>(call.facts.inputs[i].bytes());
-  }
-  for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    if (entry.inputs[i].mutated) bytes += static_cast<double>(call.facts.inputs[i].bytes());
-  }
-  for (size_t j = 0; j < entry.outputs.size(); ++j) {
-    if (entry.output_specs[j].alias < 0) bytes += static_cast<double>(call.facts.outputs[j].bytes());
-  }
-  return bytes;
-}
-
 }  // namespace
+
+Traffic tensor_traffic(const Entry& entry, const CallFacts& facts) {
+  const EntryImpl& impl = entry.impl();
+  Traffic traffic;
+  for (size_t i = 0; i < impl.inputs.size(); ++i) {
+    const int64_t bytes = facts.inputs[i].bytes();
+    if (!impl.input_specs[i].write_only) traffic.read_bytes += bytes;
+    if ((facts.mutated >> i & 1u) != 0) traffic.written_bytes += bytes;
+  }
+  for (size_t j = 0; j < impl.outputs.size(); ++j) {
+    if (impl.output_specs[j].alias < 0) traffic.written_bytes += facts.outputs[j].bytes();
+  }
+  return traffic;
+}
 
 Val evaluate_roofline_builtin(const ExprNode& call, Env& env) {
   if (env.roofline == nullptr) throw EvalFailure(fmt::format("{}() has no call here", call.text));
@@ -133,7 +131,12 @@ Cost evaluate_roofline(const RooflineCall& call) {
   TILEOPS_CHECK(ErrorKind::kSpec, entry.flops, "{}: roofline: the spec has no formula", entry.name);
   Cost cost;
   cost.flops = evaluate_cost(*entry.flops, env, entry);
-  cost.bytes = entry.bytes ? evaluate_cost(*entry.bytes, env, entry) : tensor_bytes(call);
+  if (entry.bytes) {
+    cost.bytes = evaluate_cost(*entry.bytes, env, entry);
+  } else {
+    const Traffic traffic = tensor_traffic(call.signature.entry(), call.facts);
+    cost.bytes = static_cast<double>(traffic.read_bytes) + static_cast<double>(traffic.written_bytes);
+  }
   return cost;
 }
 

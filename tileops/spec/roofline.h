@@ -30,6 +30,14 @@ struct RooflineCall {
   std::function<std::optional<double>(std::string_view stage, std::string_view quantity)> staged;
 };
 
+/// Bytes of a call's tensors: each present input read once (unless it is only written), each output
+/// and each input that the call writes written once; an output that is an input is not counted again.
+struct Traffic {
+  int64_t read_bytes = 0;
+  int64_t written_bytes = 0;
+};
+Traffic tensor_traffic(const Entry& entry, const CallFacts& facts);
+
 /// Bytes default to: each distinct input read once, each output written once.
 /// Errors: kSpec (evaluation failed: entry, field, expression), kState (metadata of a meta call).
 Cost evaluate_roofline(const RooflineCall& call);
