@@ -6,6 +6,9 @@
 namespace tileops::spec {
 namespace {
 
+constexpr int64_t kMinSteps = 4096;
+constexpr int64_t kStepsPerElement = 64;
+
 /// The first read of the tensor's elements in an expression, or null.
 const ExprNode* read_of(const ExprNode& node, int32_t input) {
   if (node.op == ExprOp::kSubscript && node.kids[0].op == ExprOp::kTensor &&
@@ -49,6 +52,7 @@ void Signature::check_contents(const CallTensors& call, const CallFacts& facts) 
                   "{}: {} is on {}; its contents can be checked on the cpu only", entry.name, name,
                   to_string(call.inputs[i].device()));
     for (const Formula& requirement : *requirements) {
+      env.iterations = kMinSteps + kStepsPerElement * call.inputs[i].num_elements();
       try {
         if (evaluate_bool(requirement.expr.root, env)) continue;
       } catch (const EvalFailure& failure) {

@@ -178,7 +178,15 @@ class LetReader {
 };
 
 void read_stage(EntryContext& context, const YamlNode& node, const Place& place) {
-  if (!check_keys(node, {"name", "op", "kernel", "optional"}, place, context.report)) return;
+  if (!node.is_map()) {
+    context.report.add("S105", place, "a stage is a mapping");
+    return;
+  }
+  for (const auto& [key, value] : node.members) {
+    if (key == "name" || key == "op" || key == "kernel" || key == "optional") continue;
+    context.report.add("S801", place.at(key, value.line),
+                       fmt::format("a stage has no field '{}': name, op, kernel, optional", key));
+  }
   Stage stage;
   const auto text = [&](std::string_view key, std::string& into) {
     if (const YamlNode* part = node.find(key)) {
@@ -250,6 +258,10 @@ void read_indices(EntryContext& context, const YamlNode& forall, const Place& pl
 void read_lets(EntryContext& context, const YamlNode& node, const Place& place) {
   if (!node.is_map()) {
     context.report.add("S105", place, "let is a mapping");
+    return;
+  }
+  if (node.members.size() > kMaxIndices) {
+    context.report.add("S310", place, fmt::format("more than {} indices", kMaxIndices));
     return;
   }
   LetReader(context, node, place).run();

@@ -2,10 +2,109 @@
 #include "tileops/spec/report.h"
 
 namespace tileops::spec {
+namespace {
 
-const std::vector<CodeInfo>& diagnostic_codes() {
-  static const auto& codes = *new std::vector<CodeInfo>{};
-  return codes;
-}
+constexpr CodeInfo kCodes[] = {
+    {"S101", "the text is no YAML, or a key is no word"},
+    {"S102", "the text is too long, too deep, or has too many nodes"},
+    {"S103", "an anchor, an alias or a tag"},
+    {"S104", "a key comes twice"},
+    {"S105", "a mapping, a list or a text is needed"},
+    {"S106", "an unknown field"},
+    {"S107", "a needed field is missing"},
+    {"S108", "more than one document"},
+    {"S109", "two entries of one name"},
+    {"S110", "no name, or a reserved one"},
+    {"S111", "a value that the field does not take"},
+
+    {"S201", "no such type"},
+    {"S202", "a union of other things than dtypes and None"},
+    {"S203", "a malformed enum, constructor or field"},
+    {"S204", "a type of this name, but of other text, is known"},
+    {"S205", "a value that is not of its type"},
+    {"S206", "an invariant that fits no constructor"},
+    {"S207", "an invariant that is no predicate"},
+    {"S208", "a type that contains itself"},
+    {"S210", "two things of one name"},
+
+    {"S301", "no such kind of index"},
+    {"S302", "a shape that cannot be read"},
+    {"S303", "no dtype, or not one"},
+    {"S305", "a discriminant that chooses no case"},
+    {"S306", "a family without a case that can come"},
+    {"S307", "a family with a case that cannot come"},
+    {"S308", "an index that no tensor solves"},
+    {"S309", "terms with several solutions: two segments, or several unknowns"},
+    {"S310", "too many tensors or indices"},
+    {"S312", "a group of one tensor, or of one that is not optional"},
+    {"S313", "inputs in an order that no call can write"},
+    {"S314", "a dtype combination that combines no dtypes"},
+    {"S315", "an index that no input mentions"},
+    {"S317", "a device other than cpu"},
+
+    {"S401", "an expression that cannot be read"},
+    {"S402", "an unknown name or function"},
+    {"S403", "kinds that do not fit"},
+    {"S404", "a field out of its constructor's branch, or of None"},
+    {"S405", "an execution argument that an expression reads"},
+    {"S406", "let in a circle"},
+    {"S407", "no predicate where one is needed"},
+    {"S408", "a requires that says nothing of its tensor"},
+    {"S409", "an expression that is too long, too deep or too large"},
+
+    {"S501", "a buffer other than out"},
+    {"S502", "mutated metadata"},
+    {"S503", "an alias of no input"},
+    {"S504", "an alias that differs from its input, or has a buffer"},
+    {"S505", "write_only without mutated"},
+    {"S508", "an alias of an optional input that is always there"},
+
+    {"S601", "a row without a label"},
+    {"S602", "two rows of one label"},
+    {"S603", "a row that gives what it cannot"},
+    {"S604", "a row that lacks a size or an argument"},
+    {"S605", "a value of a row that is not of its type"},
+    {"S606", "parameters of a row that construction refuses"},
+    {"S607", "no such generator"},
+    {"S608", "a generator for what is not there, or with other arguments"},
+    {"S609", "generated data that breaks a requires"},
+    {"S610", "a row that fails its own check, or infers back otherwise"},
+    {"S611", "an optional input that comes in every row, or in none"},
+    {"S612", "dtype_cases that do not give each dtype index one of its dtypes"},
+    {"S613", "a row that gives what a generator determines"},
+    {"S614", "an input of integers without a generator"},
+    {"S615", "no workloads"},
+    {"S616", "a generator that fails"},
+    {"S617", "a requires that fails to evaluate"},
+    {"S618", "metadata that is too large to be generated and checked"},
+
+    {"S701", "no roofline, or one without flops"},
+    {"S702", "a formula that fails on a row"},
+    {"S703", "more bytes than the call's tensors have"},
+    {"S704", "operations on no bytes"},
+    {"S705", "staged() of no stage"},
+
+    {"S801", "an unknown field in the composition"},
+    {"S802", "a stage without a name"},
+    {"S803", "two stages of one name"},
+    {"S804", "a stage with both op and kernel, or neither"},
+    {"S805", "a stage of an unknown entry"},
+    {"S806", "optional is no boolean"},
+    {"S807", "a composition without stages"},
+    {"S808", "a stage that the class lacks"},
+    {"S809", "a stage of the class that the composition lacks"},
+    {"S810", "stages in another order than the class's"},
+    {"S811", "a stage of another class"},
+    {"S812", "kernel stages that differ from kernel_types"},
+    {"S814", "parameters that differ from the constructor's"},
+    {"S815", "an implemented entry without a class"},
+    {"S816", "a composition in a circle"},
+    {"S817", "a stage of another name than the class's"},
+    {"S818", "an injected parameter among the spec's"},
+};
+
+}  // namespace
+
+std::span<const CodeInfo> diagnostic_codes() { return kCodes; }
 
 }  // namespace tileops::spec

@@ -13,12 +13,18 @@
 namespace tileops::spec {
 namespace {
 
+constexpr size_t kMaxDiscriminants = 16;
+
 void check_limits(EntryContext& context, const Place& place) {
   const EntryImpl& entry = context.entry;
   if (entry.inputs.size() + entry.outputs.size() > kMaxTensors ||
       entry.construction.size() > kMaxTensors) {
     context.report.add("S310", place.at("signature", 0),
                        fmt::format("more than {} tensors", kMaxTensors));
+  }
+  if (entry.discriminants.size() > kMaxDiscriminants) {
+    context.report.add("S310", place.at("signature", 0),
+                       fmt::format("more than {} discriminants", kMaxDiscriminants));
   }
   if (entry.indices.size() > kMaxIndices) {
     context.report.add("S310", place.at("signature", 0),

@@ -66,7 +66,7 @@ std::vector<std::string> names_of(const ExprNode& node);
 /// The functions of the language.
 enum class Primitive : int32_t {
   kAbs, kMin, kMax, kCeilDiv, kAlignUp, kSqrt, kIsFinite, kLen, kProd, kItemsize, kRank, kNumel,
-  kSize, kBytes, kValidRows, kExpertsHit, kDistinct, kStaged,
+  kSize, kBytes, kValidRows, kExpertsHit, kDistinct, kValidIds, kStaged,
 };
 struct PrimitiveInfo {
   std::string_view name;
@@ -125,6 +125,7 @@ struct Env {
   std::span<const Tensor> contents = {};     // of the inputs, where contents may be read
   const RooflineCall* roofline = nullptr;    // where a formula is priced
   std::array<int64_t, kMaxLoops> loops{};
+  int64_t iterations = int64_t{1} << 22;     // that all loops together may take
 };
 
 /// Errors: EvalFailure.

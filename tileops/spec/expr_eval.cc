@@ -356,6 +356,7 @@ void loop(const ExprNode& node, size_t depth, Fold& fold, Env& env) {
   const int64_t stop = evaluate_int(node.kids[2 + 2 * depth], env);
   int64_t& variable = env.loops[static_cast<size_t>(node.slot) + depth];
   for (int64_t i = start; i < stop; ++i) {
+    if (--env.iterations < 0) throw EvalFailure("it loops for too long");
     variable = i;
     loop(node, depth + 1, fold, env);
     if (fold.decided) return;
@@ -405,6 +406,7 @@ constexpr PrimitiveInfo kPrimitives[] = {
     {"valid_rows", Primitive::kValidRows, 3, 3, true},
     {"experts_hit", Primitive::kExpertsHit, 3, 3, true},
     {"distinct", Primitive::kDistinct, 2, 2, true},
+    {"valid_ids", Primitive::kValidIds, 2, 2, true},
     {"staged", Primitive::kStaged, 3, 3, true},
 };
 

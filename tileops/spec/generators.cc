@@ -14,6 +14,8 @@ constexpr std::array kGenerators = {
     Generator{"normal", "normal(scale = 1)", 0, 1, fill_normal},
     Generator{"uniform", "uniform(low, high)", 2, 2, fill_uniform},
     Generator{"topk_ids", "topk_ids(num_experts, routing)", 2, 2, fill_topk_ids},
+    Generator{"local_topk_ids", "local_topk_ids(num_local_experts, num_experts, routing)", 3, 3,
+              fill_local_topk_ids},
     Generator{"topk_weights", "topk_weights()", 0, 0, fill_topk_weights},
     Generator{"grouped_metadata", "grouped_metadata(layout, num_experts, routes, routing)", 4, 4,
               fill_grouped_metadata},

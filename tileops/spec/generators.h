@@ -36,6 +36,7 @@ std::span<const Generator> generators();
 void fill_normal(const GeneratorInput& input);
 void fill_uniform(const GeneratorInput& input);
 void fill_topk_ids(const GeneratorInput& input);
+void fill_local_topk_ids(const GeneratorInput& input);
 void fill_topk_weights(const GeneratorInput& input);
 void fill_grouped_metadata(const GeneratorInput& input);
 void fill_inverse_indices(const GeneratorInput& input);

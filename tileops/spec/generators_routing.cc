@@ -14,10 +14,12 @@ namespace tileops::spec {
 namespace {
 
 constexpr double kZipfExponent = 1.2;
+constexpr int64_t kMaxDraws = int64_t{1} << 26;
 
 int64_t int_arg(const GeneratorInput& input, size_t i) {
-  if (input.args[i].kind != Val::Kind::kInt || input.args[i].integer < 0) {
-    throw EvalFailure(fmt::format("generator argument {} is no size", i + 1));
+  if (input.args[i].kind != Val::Kind::kInt || input.args[i].integer < 0 ||
+      input.args[i].integer > kMaxDraws) {
+    throw EvalFailure(fmt::format("generator argument {} is no size up to {}", i + 1, kMaxDraws));
   }
   return input.args[i].integer;
 }
@@ -125,15 +127,13 @@ int32_t* int32_data(const Tensor& tensor) {
   return tensor.data_as<int32_t>();
 }
 
-}  // namespace
-
-void fill_topk_ids(const GeneratorInput& input) {
-  const int64_t num_experts = int_arg(input, 0);
+/// Distinct ids of each token, in [0, num_experts).
+void draw_topk_ids(const GeneratorInput& input, int64_t num_experts, std::string_view routing) {
   const Tensor& ids = input.tensor;
   if (ids.rank() != 2 || ids.size(1) > num_experts) throw EvalFailure("ids are [T, K], K <= E");
   int32_t* out = int32_data(ids);
   Random random(input.seed);
-  const std::vector<double> weights = expert_weights(num_experts, text_arg(input, 1), random);
+  const std::vector<double> weights = expert_weights(num_experts, routing, random);
   const auto top_k = static_cast<size_t>(ids.size(1));
   std::vector<std::pair<double, int32_t>> scores(weights.size());
   for (int64_t t = 0; t < ids.size(0); ++t) {
@@ -143,6 +143,21 @@ void fill_topk_ids(const GeneratorInput& input) {
     }
     std::partial_sort(scores.begin(), scores.begin() + static_cast<int64_t>(top_k), scores.end());
     for (size_t k = 0; k < top_k; ++k) *out++ = scores[k].second;
+  }
+}
+
+}  // namespace
+
+void fill_topk_ids(const GeneratorInput& input) {
+  draw_topk_ids(input, int_arg(input, 0), text_arg(input, 1));
+}
+
+void fill_local_topk_ids(const GeneratorInput& input) {
+  const int64_t num_local_experts = int_arg(input, 0);
+  draw_topk_ids(input, int_arg(input, 1), text_arg(input, 2));
+  int32_t* ids = int32_data(input.tensor);
+  for (int64_t i = 0; i < input.tensor.num_elements(); ++i) {
+    if (ids[i] >= num_local_experts) ids[i] = -1;
   }
 }
 

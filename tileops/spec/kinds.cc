@@ -314,6 +314,7 @@ class Checker {
         require_number(node.kids[2], known, node.text);
         return {Base::kFloat};
       case Primitive::kDistinct:
+      case Primitive::kValidIds:
         require_tensor(node.kids[0], known, node.text);
         return require_int(node.kids[1], known, node.text);
       default: {

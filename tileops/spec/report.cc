@@ -7,6 +7,24 @@
 #include <tuple>
 
 namespace tileops::spec {
+namespace {
+
+constexpr size_t kMaxMessage = 400;
+
+std::string one_line(std::string_view text) {
+  std::string line(text.substr(0, kMaxMessage));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  }
+  return text.size() > kMaxMessage ? line + "…" : line;
+}
+
+}  // namespace
+
+void Report::add(std::string_view code, const Place& place, std::string_view message) {
+  items_.push_back({std::string(code), source_, place.line, one_line(place.entry),
+                    one_line(place.field), one_line(message)});
+}
 
 std::vector<Diagnostic> Report::sorted() const {
   std::vector<Diagnostic> items = items_;

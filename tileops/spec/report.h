@@ -2,6 +2,7 @@
 // Where the readers of a spec file put what is wrong with it.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,10 +26,8 @@ struct Place {
 class Report {
  public:
   explicit Report(std::string source) : source_(std::move(source)) {}
-  void add(std::string_view code, const Place& place, std::string message) {
-    items_.push_back({std::string(code), source_, place.line, place.entry, place.field,
-                      std::move(message)});
-  }
+  /// Names and messages are kept to one readable line, whatever the file holds.
+  void add(std::string_view code, const Place& place, std::string_view message);
   const std::string& source() const { return source_; }
   bool clean() const { return items_.empty(); }
   size_t size() const { return items_.size(); }
@@ -46,6 +45,6 @@ struct CodeInfo {
   std::string_view meaning;
 };
 /// Every code that the validator can give, in order.
-const std::vector<CodeInfo>& diagnostic_codes();
+std::span<const CodeInfo> diagnostic_codes();
 
 }  // namespace tileops::spec

@@ -104,10 +104,11 @@ Val evaluate_roofline_builtin(const ExprNode& call, Env& env) {
   if (env.roofline == nullptr) throw EvalFailure(fmt::format("{}() has no call here", call.text));
   const auto primitive = static_cast<Primitive>(call.slot);
   if (primitive == Primitive::kStaged) return price_stage(call, env);
-  if (primitive == Primitive::kDistinct) {
+  if (primitive == Primitive::kDistinct || primitive == Primitive::kValidIds) {
     const int64_t bound = evaluate_int(call.kids[1], env);
     std::vector<int64_t> values = read_metadata(call.kids[0], env);
     std::erase_if(values, [&](int64_t value) { return value < 0 || value >= bound; });
+    if (primitive == Primitive::kValidIds) return of_real(static_cast<double>(values.size()));
     std::sort(values.begin(), values.end());
     const auto end = std::unique(values.begin(), values.end());
     return of_real(static_cast<double>(end - values.begin()));

@@ -44,13 +44,11 @@ ShapeTerm read_term(std::string_view text, const Scope& scope, const Narrowing& 
   Expr expr = parse_expr(term.segment ? trim(text.substr(1)) : text);
   const StaticKind kind = check_kinds(expr.root, scope, known);
   term.node = std::move(expr.root);
-  const auto wanted = term.segment ? StaticKind::Base::kSeq : StaticKind::Base::kInt;
-  if (kind.base != wanted || kind.nullable) {
-    throw ExprFault("S403", fmt::format("'{}' is {}, not {}", text, kind_text(kind),
-                                        term.segment ? "a shape" : "a size"));
-  }
-  if (term.segment && term.node.op != ExprOp::kIndex) {
+  if (term.segment && (kind.base != StaticKind::Base::kSeq || term.node.op != ExprOp::kIndex)) {
     throw ExprFault("S302", fmt::format("'{}': a segment is a Shape index", text));
+  }
+  if (!term.segment && (kind.base != StaticKind::Base::kInt || kind.nullable)) {
+    throw ExprFault("S403", fmt::format("'{}' is {}, not a size", text, kind_text(kind)));
   }
   if (term.node.op == ExprOp::kIndex) term.index = term.node.slot;
   return term;

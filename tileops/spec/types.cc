@@ -11,6 +11,8 @@
 namespace tileops::spec {
 namespace {
 
+constexpr size_t kMaxNesting = 16;
+
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -145,8 +147,8 @@ class TypeReader {
     const YamlNode* node = section_.find(name);
     if (node == nullptr || done_.contains(name)) return;
     const Place place{"", "types." + name, node->line};
-    if (!open_.insert(name).second) {
-      report_.add("S208", place, fmt::format("{} contains itself", name));
+    if (open_.size() == kMaxNesting || !open_.insert(name).second) {
+      report_.add("S208", place, fmt::format("{} contains itself, or nests too deep", name));
       done_.insert(name);
       return;
     }

@@ -135,8 +135,9 @@ class GeneratorReader {
 
 class RowReader {
  public:
-  RowReader(EntryContext& context, const YamlNode& node, const Place& place)
-      : context_(context), node_(node), place_(place) {}
+  RowReader(EntryContext& context, const YamlNode& node, const Place& place,
+            std::set<std::string>& labels)
+      : context_(context), node_(node), place_(place), labels_(labels) {}
 
   void run() {
     row_.line = node_.line;
@@ -156,11 +157,10 @@ class RowReader {
       if (key != "label") read(key, value);
     }
     default_args();
-    auto& labels = context_.entry.labels;
-    if (std::find(labels.begin(), labels.end(), row_.label) != labels.end()) {
+    if (!labels_.insert(row_.label).second) {
       context_.report.add("S602", place_, fmt::format("two rows are named {}", row_.label));
     }
-    labels.push_back(row_.label);
+    context_.entry.labels.push_back(row_.label);
     context_.entry.workloads.rows.push_back(std::move(row_));
   }
 
@@ -262,6 +262,7 @@ class RowReader {
   EntryContext& context_;
   const YamlNode& node_;
   Place place_;
+  std::set<std::string>& labels_;  // of the rows before
   WorkloadRow row_;
 };
 
@@ -283,10 +284,11 @@ void read_workloads(EntryContext& context, const YamlNode* generators, const Yam
     return;
   }
   const Place at = place.at("workloads", rows->line);
+  std::set<std::string> labels;
   for (const YamlNode& row : rows->items) {
     Place here = at;
     here.line = row.line;
-    RowReader(context, row, here).run();
+    RowReader(context, row, here, labels).run();
   }
 }
 

@@ -123,6 +123,9 @@ class TreeBuilder : public YAML::EventHandler {
     if (node.kind != YamlNode::Kind::kScalar) {
       throw Refused{"S101", node.line, "a key must be a word"};
     }
+    if (top.node.members.size() == kMaxYamlKeys) {
+      throw Refused{"S102", node.line, fmt::format("more than {} keys", kMaxYamlKeys)};
+    }
     top.has_key = true;
     top.key = node.scalar;
     top.key_line = node.line;

@@ -15,6 +15,7 @@ namespace tileops::spec {
 inline constexpr size_t kMaxYamlBytes = 4 << 20;
 inline constexpr size_t kMaxYamlNodes = 200'000;
 inline constexpr size_t kMaxYamlDepth = 48;
+inline constexpr size_t kMaxYamlKeys = 1024;  // of one mapping
 
 struct YamlNode {
   enum class Kind : unsigned char { kNull, kScalar, kList, kMap };
