@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/job.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tileops/core/check.h"
+#include "tileops/core/safetensors.h"
+#include "tileops/spec/param_text.h"
+#include "tileops/spec/registry.h"
+#include "tileops/spec/workload.h"
+#include "tools/output.h"
+
+namespace tileops::tools {
+namespace {
+
+constexpr std::string_view kExpected = "expected.";
+
+std::string names_text(std::span<const spec::TensorDecl> decls) {
+  std::vector<std::string_view> names;
+  for (const spec::TensorDecl& decl : decls) names.push_back(decl.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void set_given_params(const spec::Entry& entry, const std::vector<std::string>& given,
+                      Params& params) {
+  for (const std::string& text : given) {
+    const size_t equals = text.find('=');
+    TILEOPS_CHECK(ErrorKind::kValue, equals != std::string::npos && equals > 0,
+                  "--param {}: it is written name=value", text);
+    const std::string name = text.substr(0, equals);
+    params.set(name, spec::parse_param(entry, name, std::string_view(text).substr(equals + 1)));
+  }
+}
+
+void read_file_params(const SafetensorsFile& file, const spec::Entry& entry, Params& params) {
+  const auto it = file.metadata().find("params");
+  if (it == file.metadata().end()) return;
+  const auto json = nlohmann::ordered_json::parse(it->second, nullptr, /*allow_exceptions=*/false);
+  TILEOPS_CHECK(ErrorKind::kIo, json.is_object(),
+                "{}: metadata params: a JSON object of texts is needed", file.path());
+  for (const auto& [name, value] : json.items()) {
+    TILEOPS_CHECK(ErrorKind::kIo, value.is_string(),
+                  "{}: metadata params: {} must be a text, got {}", file.path(), name,
+                  value.dump());
+    params.set(name, spec::parse_param(entry, name, value.get<std::string>()));
+  }
+}
+
+void check_op_of_file(const SafetensorsFile& file, const spec::Entry& entry) {
+  const auto it = file.metadata().find("op");
+  if (it == file.metadata().end()) return;
+  TILEOPS_CHECK(ErrorKind::kValue, it->second == entry.name(),
+                "{}: it holds inputs of {}, not of {}", file.path(), it->second, entry.name());
+}
+
+void read_tensors(const SafetensorsFile& file, const spec::Entry& entry, Job& job) {
+  job.inputs.resize(entry.inputs().size());
+  for (const std::string& name : file.names()) {
+    const int input = entry.input_slot(name);
+    if (input >= 0) {
+      job.inputs[static_cast<size_t>(input)] = file.tensor(name);
+      continue;
+    }
+    const bool is_expected = name.starts_with(kExpected);
+    const std::string output = is_expected ? name.substr(kExpected.size()) : "";
+    TILEOPS_CHECK(ErrorKind::kValue, is_expected && entry.output_slot(output) >= 0,
+                  "{}: tensor {} is no input of {} ({}) nor expected.<output> ({})", file.path(),
+                  name, entry.name(), names_text(entry.inputs()), names_text(entry.outputs()));
+    job.expected.emplace_back(output, file.tensor(name));
+  }
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    const spec::TensorDecl& decl = entry.inputs()[i];
+    TILEOPS_CHECK(ErrorKind::kValue, job.inputs[i].defined() || decl.optional,
+                  "{}: tensor {}, an input of {}, is missing; there are: {}", file.path(),
+                  decl.name, entry.name(), fmt::join(file.names(), ", "));
+  }
+}
+
+void read_input_file(const JobOptions& options, const spec::Entry& entry, Job& job) {
+  const SafetensorsFile file = SafetensorsFile::open(options.input);
+  check_op_of_file(file, entry);
+  read_file_params(file, entry, job.params);
+  set_given_params(entry, options.params, job.params);
+  read_tensors(file, entry, job);
+  const auto by = file.metadata().find("expected_by");
+  job.expected_by = by == file.metadata().end() ? "the file" : by->second;
+  job.source = options.input;
+}
+
+void make_workload(const JobOptions& options, const std::shared_ptr<const spec::Entry>& entry,
+                   Contents contents, Job& job) {
+  spec::WorkloadCase which = spec::workload_case(*entry, options.workload);
+  set_given_params(*entry, options.params, which.params);
+  job.params = which.params;
+  job.source = fmt::format("workload {}, seed {}", which.id, options.seed);
+  if (contents == Contents::kMeta) {
+    job.inputs = spec::make_meta_inputs(entry, which);
+    return;
+  }
+  progress("making the inputs of " + job.source);
+  job.inputs = spec::make_inputs(entry, which, options.seed);
+  clear_progress();
+}
+
+}  // namespace
+
+void add_job_options(CLI::App& command, JobOptions& options) {
+  command.add_option("op", options.op, "Name of the op")->required()->type_name("OP");
+  CLI::Option* workload =
+      command.add_option("--workload", options.workload, "A workload of the op's spec")
+          ->type_name("LABEL");
+  command
+      .add_option("--input", options.input,
+                  "A safetensors file with tensors named as the op's inputs")
+      ->type_name("FILE")
+      ->excludes(workload);
+  command
+      .add_option("--param", options.params,
+                  "A parameter, as in layout=masked{max_m: 128} (repeatable)")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--target", options.target, "The target that shall serve")->type_name("T");
+  command
+      .add_option("--implementation", options.implementation,
+                  "The implementation that alone may serve")
+      ->type_name("KEY");
+  command.add_option("--seed", options.seed, "Seed of a workload's tensors");
+}
+
+Job make_job(const JobOptions& options, Contents contents) {
+  const auto entry = spec::entry(options.op);
+  Job job;
+  job.op_class = &op_class(options.op);
+  if (!options.input.empty()) {
+    read_input_file(options, *entry, job);
+  } else {
+    TILEOPS_CHECK(ErrorKind::kValue, !options.workload.empty(),
+                  "{}: give --workload LABEL or --input FILE; workloads: {}", options.op,
+                  fmt::join(entry->workload_labels(), ", "));
+    make_workload(options, entry, contents, job);
+  }
+  return job;
+}
+
+}  // namespace tileops::tools

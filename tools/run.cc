@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tileops/core/check.h"
+#include "tileops/core/safetensors.h"
+#include "tileops/perf/report.h"
+#include "tools/command.h"
+#include "tools/compare.h"
+#include "tools/job.h"
+#include "tools/output.h"
+
+namespace tileops::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kReference = "reference";
+
+struct RunOptions {
+  JobOptions job;
+  std::string output;
+  std::string profile;
+  int repeat = 5;
+  bool no_reference = false;
+  double tolerance = -1;
+};
+
+/// The calls of a job: the last one's results, the record of median time.
+struct Calls {
+  Results results;
+  RecordPtr median;
+  std::vector<double> times_us;  // in call order
+};
+
+/// What the reference computes, and which elements it wrote.
+struct ReferenceRun {
+  std::vector<Tensor> results;
+  std::vector<Specified> specified;
+  std::string skipped;  // why there is none
+};
+
+struct RunResult {
+  Calls calls;
+  perf::DeviceProfile profile;
+  perf::Report report;
+  ReferenceRun reference;
+  std::vector<Comparison> checks;
+  std::vector<std::string> checksums;  // by output
+};
+
+Calls call_repeatedly(const Op& op, const Job& job, int repeat) {
+  Calls calls;
+  std::vector<RecordPtr> records;
+  set_call_timing(true);
+  for (int i = 0; i < repeat; ++i) {
+    progress(fmt::format("{}: call {} of {}", op.name(), i + 1, repeat));
+    calls.results = op.call({job.inputs, {}});
+    records.push_back(op.last_call());
+    calls.times_us.push_back(records.back()->elapsed_us().value_or(0));
+  }
+  set_call_timing(false);
+  clear_progress();
+  const auto middle = records.begin() + static_cast<ptrdiff_t>(records.size() / 2);
+  std::nth_element(
+      records.begin(), middle, records.end(),
+      [](const RecordPtr& a, const RecordPtr& b) { return a->elapsed_us() < b->elapsed_us(); });
+  calls.median = *middle;
+  return calls;
+}
+
+/// A buffer for each output that takes one, poisoned, so that what is not written shows.
+std::vector<Tensor> poisoned_outs(const CallRecord& record) {
+  std::vector<Tensor> outs;
+  const auto decls = record.signature().entry().outputs();
+  for (size_t i = 0; i < decls.size(); ++i) {
+    const spec::TensorFacts& facts = record.facts().outputs[i];
+    if (decls[i].buffer_out)
+      outs.push_back(facts.present ? poisoned(facts.shape, facts.dtype) : Tensor());
+  }
+  return outs;
+}
+
+ReferenceRun run_reference(const Op& op, const Job& job, const RunOptions& options,
+                           const CallRecord& record) {
+  ReferenceRun run;
+  run.specified.resize(op.entry().outputs().size());
+  if (options.no_reference) run.skipped = "not asked for";
+  if (options.job.implementation == kReference) run.skipped = "it is what ran";
+  if (!run.skipped.empty()) return run;
+  progress(op.name() + ": reference");
+  try {
+    const auto reference =
+        job.make_op({.target = std::string(kBuiltinTarget), .implementation = kReference});
+    const std::vector<Tensor> outs = poisoned_outs(record);
+    const Results results = reference->call({job.inputs, outs});
+    run.results.assign(results.begin(), results.end());
+    for (size_t i = 0; i < run.results.size(); ++i) {
+      const bool is_poisoned = op.entry().outputs()[i].buffer_out && run.results[i].defined();
+      if (is_poisoned) run.specified[i] = written(run.results[i]);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOpNotAvailable) throw;
+    run.skipped = error.what();
+  }
+  clear_progress();
+  return run;
+}
+
+std::vector<Comparison> check_results(const Op& op, const Job& job, const RunOptions& options,
+                                      const Calls& calls, const ReferenceRun& reference) {
+  const auto tolerance = options.tolerance < 0 ? std::nullopt : std::optional(options.tolerance);
+  std::vector<Comparison> checks;
+  const auto check = [&](size_t output, const Tensor& want, const std::string& against) {
+    const Tensor& got = calls.results[static_cast<int>(output)];
+    if (!got.defined() || !want.defined()) return;
+    checks.push_back(compare(got, want, reference.specified[output], tolerance));
+    checks.back().output = op.entry().outputs()[output].name;
+    checks.back().against = against;
+  };
+  for (const auto& [name, want] : job.expected) {
+    check(static_cast<size_t>(op.entry().output_slot(name)), want, job.expected_by);
+  }
+  for (size_t i = 0; i < reference.results.size(); ++i) check(i, reference.results[i], kReference);
+  return checks;
+}
+
+perf::DeviceProfile profile_of(const RunOptions& options, Device device) {
+  if (!options.profile.empty()) return perf::load_profile(options.profile);
+  if (device.type == DeviceType::kCPU && !perf::cpu_profile_is_measured()) {
+    progress("measuring the CPU's rates, once");
+  }
+  perf::DeviceProfile profile = perf::profile_for(device_facts(device));
+  clear_progress();
+  return profile;
+}
+
+void write_output(const RunOptions& options, const Op& op, const Results& results) {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (int i = 0; i < results.size(); ++i) {
+    if (results[i].defined())
+      tensors.emplace_back(op.entry().outputs()[static_cast<size_t>(i)].name, results[i]);
+  }
+  write_safetensors(options.output, tensors, {{"op", op.name()}});
+}
+
+std::string output_name(const Op& op, size_t i) { return op.entry().outputs()[i].name; }
+
+Json run_json(const Op& op, const Job& job, const RunResult& run) {
+  Json json{{"op", op.name()}, {"params", to_string(op.params())}, {"source", job.source}};
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    json["inputs"][op.entry().inputs()[i].name] = facts_text(job.inputs[i]);
+  }
+  json["profile"] = Json::parse(perf::to_json(run.profile));
+  json["times_us"] = run.calls.times_us;
+  json["report"] = Json::parse(perf::to_json(run.report));
+  json["outputs"] = Json::object();
+  for (size_t i = 0; i < run.checksums.size(); ++i) {
+    json["outputs"][output_name(op, i)] = {
+        {"tensor", facts_text(run.calls.results[static_cast<int>(i)])},
+        {"checksum", run.checksums[i]}};
+  }
+  json["checks"] = Json::array();
+  for (const Comparison& check : run.checks) {
+    json["checks"].push_back({{"output", check.output},
+                              {"against", check.against},
+                              {"error", check.error},
+                              {"tolerance", check.tolerance},
+                              {"compared", check.num_compared},
+                              {"passed", check.fault.empty()},
+                              {"fault", check.fault}});
+  }
+  json["reference_skipped"] = run.reference.skipped.empty() ? Json() : Json(run.reference.skipped);
+  return json;
+}
+
+std::string profile_text(const perf::DeviceProfile& profile) {
+  return fmt::format("{}{}: read {:.1f} GB/s, peak {:.0f} GFLOP/s{}{}", profile.device,
+                     profile.threads > 0 ? fmt::format(", {} threads", profile.threads) : "",
+                     profile.read_gbps, profile.peak_gflops,
+                     profile.peak_of.empty() ? "" : " (" + profile.peak_of + ")",
+                     profile.busy ? "; measured while the machine was busy, not kept" : "");
+}
+
+std::string run_text(const Op& op, const Job& job, const RunResult& run) {
+  std::string text = fmt::format("{}({})\n", op.name(), to_string(op.params()));
+  text += fmt::format("inputs   from {}\n", job.source);
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    if (!job.inputs[i].defined()) continue;
+    text += fmt::format("         {} {}\n", op.entry().inputs()[i].name, facts_text(job.inputs[i]));
+  }
+  text += fmt::format("device   {}\n", profile_text(run.profile));
+  const auto& times = run.calls.times_us;
+  text += fmt::format(
+      "calls    {}: first {:.1f} us, least {:.1f} us; the table is of the one of median time\n",
+      times.size(), times.front(), *std::min_element(times.begin(), times.end()));
+  text += "\n" + perf::text(run.report) + "\n";
+  for (size_t i = 0; i < run.checksums.size(); ++i) {
+    text += fmt::format("output   {} {}  {}\n", output_name(op, i),
+                        facts_text(run.calls.results[static_cast<int>(i)]), run.checksums[i]);
+  }
+  for (const Comparison& check : run.checks) {
+    text += fmt::format("check    {} against {}: {}\n", check.output, check.against,
+                        check.fault.empty()
+                            ? fmt::format("ok, relative error {:.2e} <= {:.2e} over {} elements",
+                                          check.error, check.tolerance, check.num_compared)
+                            : "FAILED, " + check.fault);
+  }
+  if (!run.reference.skipped.empty()) {
+    text += fmt::format("check    {} left out: {}\n", kReference, run.reference.skipped);
+  }
+  return text;
+}
+
+int run(const Common& common, const RunOptions& options) {
+  const Job job = make_job(options.job, Contents::kReal);
+  const auto op =
+      job.make_op({.target = options.job.target, .implementation = options.job.implementation});
+  RunResult run{.calls = call_repeatedly(*op, job, options.repeat)};
+  run.profile = profile_of(options, run.calls.median->device());
+  run.report = perf::make_report(*run.calls.median, run.profile);
+  run.reference = run_reference(*op, job, options, *run.calls.median);
+  run.checks = check_results(*op, job, options, run.calls, run.reference);
+  for (int i = 0; i < run.calls.results.size(); ++i) {
+    const Tensor& result = run.calls.results[i];
+    run.checksums.push_back(result.defined()
+                                ? checksum(result, run.reference.specified[static_cast<size_t>(i)])
+                                : "absent");
+  }
+  if (!options.output.empty()) write_output(options, *op, run.calls.results);
+  print(common.json ? run_json(*op, job, run).dump(2) + "\n" : run_text(*op, job, run));
+  const bool passed = std::all_of(run.checks.begin(), run.checks.end(),
+                                  [](const Comparison& check) { return check.fault.empty(); });
+  return passed ? kSuccess : kCheckFailed;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App& command =
+      add_command(app, chosen, "run", "Compute an op, check it, report each stage beside its floor",
+                  [&chosen, options] { return run(chosen.common, *options); });
+  add_job_options(command, options->job);
+  command.add_option("--output", options->output, "Write the outputs to a safetensors file")
+      ->type_name("FILE");
+  command.add_option("--repeat", options->repeat, "Number of calls")
+      ->check(CLI::Range(1, 1'000'000));
+  command.add_option("--profile", options->profile, "The device's rates, stated as JSON")
+      ->type_name("FILE");
+  command.add_flag("--no-reference", options->no_reference, "Do not compare with the reference");
+  command.add_option("--tolerance", options->tolerance, "Relative error that passes")
+      ->check(CLI::NonNegativeNumber);
+}
+
+}  // namespace tileops::tools

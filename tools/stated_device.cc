@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/stated_device.h"
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include "tileops/core/check.h"
+#include "tileops/cpu/features.h"
+
+namespace tileops::tools {
+namespace {
+
+/// A CPU that runs a level runs those below it.
+std::vector<std::string> levels_up_to(const std::string& name) {
+  std::vector<std::string> names;
+  for (int i = 0; i <= static_cast<int>(cpu::IsaLevel::kAmx); ++i) {
+    names.emplace_back(cpu::name_of(static_cast<cpu::IsaLevel>(i)));
+    if (names.back() == name) return names;
+  }
+  raise(ErrorKind::kValue, "--arch {}: a CPU's is one of {}", name, fmt::join(names, ", "));
+}
+
+DeviceFacts cuda_facts(const std::vector<std::string>& archs) {
+  DeviceFacts facts{.device = {DeviceType::kCUDA, 0}, .archs = archs};
+  facts.name = fmt::format("a CUDA device with {}", fmt::join(archs, ", "));
+  for (const std::string& arch : archs) {
+    if (arch != "sm_90a") continue;
+    facts.num_processors = 132;
+    facts.smem_bytes = 227 << 10;
+  }
+  return facts;
+}
+
+}  // namespace
+
+void add_stated_device(CLI::App& command, StatedDevice& stated) {
+  command.add_option("--device", stated.device, "cpu or cuda; it need not be in the machine")
+      ->type_name("DEVICE");
+  command
+      .add_option("--arch", stated.archs,
+                  "What the device can run, such as sm_90a or avx2 (repeatable)")
+      ->type_name("ARCH")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+DeviceFacts facts_of(const StatedDevice& stated) {
+  const Device device = parse_device(stated.device);
+  if (stated.archs.empty()) return device_facts(device);
+  if (device.type == DeviceType::kCUDA) return cuda_facts(stated.archs);
+  TILEOPS_CHECK(ErrorKind::kValue, device.type == DeviceType::kCPU && stated.archs.size() == 1,
+                "--device {}: --arch states one level of a CPU, or what a CUDA device runs",
+                stated.device);
+  DeviceFacts facts = device_facts(device);
+  facts.archs = levels_up_to(stated.archs.front());
+  facts.name = "a CPU with " + stated.archs.front();
+  return facts;
+}
+
+}  // namespace tileops::tools
