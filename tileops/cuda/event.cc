@@ -6,6 +6,7 @@
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/driver_check.h"
+#include "tileops/cuda/launch.h"
 
 namespace tileops::cuda {
 
@@ -57,7 +58,9 @@ double elapsed_us(const Event& start, const Event& end) {
 }
 
 L2Flush::L2Flush(Device device)
-    : buffer_(Tensor::empty({2 * l2_bytes(device)}, DType::kU8, device)) {}
+    : buffer_(Tensor::empty({2 * l2_bytes(device)}, DType::kU8, device)) {
+  synchronize(current_stream(device));  // so that it may be run on any stream
+}
 
 void L2Flush::run(Stream stream) const {
   fill_bytes(buffer_.data(), 0, static_cast<size_t>(buffer_.num_elements()), stream);

@@ -18,6 +18,7 @@
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/kernel_cache.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/nvrtc.h"
 #include "tileops/cuda/setup.h"
 #include "tileops/cuda/stage_range.h"
 #include "tileops/cuda/tensor_map.h"
@@ -138,17 +139,35 @@ TEST_F(GpuTest, ClustersAndOverlappedLaunchesComputeAndReplayInAGraph) {
   EXPECT_EQ(host.at({1024}), 2) << "CTAs of a cluster";
 }
 
+TEST_F(GpuTest, TensorsMadeInACaptureLiveThroughReplays) {
+  const OwnedStream stream(kCuda0);
+  {
+    Tensor made;
+    const Graph graph = Graph::capture(stream, [&] {
+      made = Tensor::empty({1000}, DType::kU8, kCuda0);
+      fill_bytes(made.data(), 9, 1000, stream);
+    });
+    for (int i = 0; i < 3; ++i) {
+      graph.replay(stream);
+      synchronize(stream);
+      EXPECT_EQ(to_host(made).at({999}), 9);
+    }
+  }
+  synchronize(stream);
+}
+
 TEST_F(GpuTest, TensorMapLoadsItsBox) {
   const Tensor matrix = iota({64, 32});
   TensorMap map;
-  // Encoding needs no context on its thread.
+  // On a thread without a context.
   std::thread([&] {
     map = encode_tensor_map({.data = matrix.data(),
                              .dtype = DType::kF32,
                              .swizzle = Swizzle::kNone,
                              .dims = {32, 64},
                              .strides = {32},
-                             .box = {8, 4}});
+                             .box = {8, 4}},
+                            kCuda0);
   }).join();
   KernelCache kernels = cache();
   const Stream stream = current_stream(kCuda0);

@@ -57,7 +57,8 @@ Graph Graph::capture(Stream stream, const std::function<void()>& work) {
   }
   const abi::Graph graph = end_capture(stream);
   abi::GraphExec exec = nullptr;
-  const abi::Result result = driver().graph_instantiate_with_flags(&exec, graph, 0);
+  const abi::Result result =
+      driver().graph_instantiate_with_flags(&exec, graph, abi::kGraphAutoFreeOnLaunch);
   driver().graph_destroy(graph);
   TILEOPS_DRIVER_CHECK(result, "making a captured graph ready on {}", to_string(stream.device));
   return Graph(stream.device, exec);

@@ -24,7 +24,8 @@ class OwnedStream {
   Stream stream_;
 };
 
-/// Work that was captured, ready to be replayed. Move-only.
+/// Work that was captured, ready to be replayed. Tensors that the work makes keep their addresses
+/// and get their contents anew with each replay. Move-only.
 class Graph {
  public:
   /// Captures what `work` puts on `stream` (not the default stream), which is this thread's current

@@ -12,6 +12,7 @@
 #include "tileops/core/log.h"
 #include "tileops/cuda/binary_format.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/nvrtc.h"
 #include "tileops/dispatch/kernel.h"
 
 namespace tileops::cuda {

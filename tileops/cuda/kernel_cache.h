@@ -11,12 +11,12 @@
 #include <string>
 #include <unordered_set>
 
+#include "tileops/core/embedded.h"
 #include "tileops/core/once_map.h"
 #include "tileops/core/stream.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/disk_cache.h"
 #include "tileops/cuda/module.h"
-#include "tileops/cuda/nvrtc.h"
 #include "tileops/cuda/program.h"
 
 namespace tileops::cuda {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"

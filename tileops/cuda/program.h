@@ -4,12 +4,9 @@
 
 #include <cstddef>
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "tileops/core/embedded.h"
 
 namespace tileops::cuda {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
 
 namespace tileops::cuda {
@@ -84,7 +85,7 @@ constinit thread_local Cache cache{};
 
 }  // namespace
 
-TensorMap encode_tensor_map(const TensorMapSpec& spec) {
+TensorMap encode_tensor_map(const TensorMapSpec& spec, Device device) {
   check_spec(spec);
   std::array<uint64_t, TensorMapSpec::kMaxRank> dims{};
   std::array<uint64_t, TensorMapSpec::kMaxRank - 1> strides{};
@@ -97,22 +98,24 @@ TensorMap encode_tensor_map(const TensorMapSpec& spec) {
                  [element](int64_t stride) { return static_cast<uint64_t>(stride * element); });
   element_strides.fill(1);
 
+  const ContextGuard context(device);
   TensorMap map;
   TILEOPS_DRIVER_CHECK(driver().tensor_map_encode_tiled(
                            &map, data_type_of(spec.dtype), static_cast<uint32_t>(spec.rank),
                            const_cast<void*>(spec.data), dims.data(), strides.data(), box.data(),
                            element_strides.data(), /*interleave=*/0, static_cast<int>(spec.swizzle),
                            static_cast<int>(spec.l2_promotion), /*fill=*/0),
-                       "encoding a tensor map of {} dimensions at {}", spec.rank, spec.data);
+                       "encoding a tensor map of {} dimensions at {} on {}", spec.rank, spec.data,
+                       to_string(device));
   return map;
 }
 
-TensorMap cached_tensor_map(const TensorMapSpec& spec) {
+TensorMap cached_tensor_map(const TensorMapSpec& spec, Device device) {
   const auto found = std::find(cache.specs.begin(), cache.specs.end(), spec);
   if (found != cache.specs.end() && spec.data != nullptr) {
     return cache.maps[static_cast<size_t>(found - cache.specs.begin())];
   }
-  const TensorMap map = encode_tensor_map(spec);
+  const TensorMap map = encode_tensor_map(spec, device);
   cache.specs[cache.next] = spec;
   cache.maps[cache.next] = map;
   cache.next = (cache.next + 1) % Cache::kSlots;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "tileops/core/device.h"
 #include "tileops/core/dtype.h"
 
 namespace tileops::cuda {
@@ -34,12 +35,12 @@ struct TensorMapSpec {
   bool operator==(const TensorMapSpec&) const = default;
 };
 
-/// Elements outside the tensor read as zero and are not written.
+/// Elements outside the tensor read as zero and are not written. The map is of memory of `device`.
 /// Errors: kValue naming the rule (alignment, stride multiple of 16 bytes, box extent, a swizzled
-/// row wider than its span), kInternal (the driver's refusal).
-TensorMap encode_tensor_map(const TensorMapSpec& spec);
+/// row wider than its span), kInternal (the driver's refusal), kDevice.
+TensorMap encode_tensor_map(const TensorMapSpec& spec, Device device);
 
 /// The same, from a small cache of this thread's latest maps.
-TensorMap cached_tensor_map(const TensorMapSpec& spec);
+TensorMap cached_tensor_map(const TensorMapSpec& spec, Device device);
 
 }  // namespace tileops::cuda

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr Device kCuda0{DeviceType::kCUDA, 0};
 alignas(16) std::byte memory[64];
 
 TensorMapSpec weights() {
@@ -25,7 +26,7 @@ TensorMapSpec weights() {
 
 TEST(TensorMap, StridesAreGivenInBytes) {
   FakeDriver fake;
-  encode_tensor_map(weights());
+  encode_tensor_map(weights(), kCuda0);
   EXPECT_THAT(fake.tensor_map_dims, ElementsAre(128, 64, 8));
   EXPECT_THAT(fake.tensor_map_strides, ElementsAre(272, 272 * 64));
   EXPECT_THAT(fake.tensor_map_box, ElementsAre(64, 32, 1));
@@ -37,8 +38,8 @@ TEST(TensorMap, EqualSpecsAreEncodedOnce) {
   TensorMapSpec other = weights();
   other.dims[1] = 63;
   for (int i = 0; i < 3; ++i) {
-    cached_tensor_map(weights());
-    cached_tensor_map(other);
+    cached_tensor_map(weights(), kCuda0);
+    cached_tensor_map(other, kCuda0);
   }
   EXPECT_EQ(fake.num_tensor_maps, 2);
 }
@@ -48,7 +49,7 @@ TEST(TensorMap, EachRuleIsNamed) {
   const auto refusal = [](auto change) {
     TensorMapSpec spec = weights();
     change(spec);
-    return error_of([&] { encode_tensor_map(spec); });
+    return error_of([&] { encode_tensor_map(spec, kCuda0); });
   };
   EXPECT_EQ(refusal([](auto& s) { s.rank = 6; }),
             "ValueError: tensor map: rank must be 1 to 5, got 6");
@@ -73,10 +74,10 @@ TEST(TensorMap, DriversRefusalIsNotCached) {
   TensorMapSpec spec = weights();
   spec.dims[2] = 9;
   fake.fail("tensor_map_encode_tiled", abi::Result::kInvalidValue);
-  EXPECT_THAT(error_of([&] { cached_tensor_map(spec); }),
+  EXPECT_THAT(error_of([&] { cached_tensor_map(spec, kCuda0); }),
               ::testing::HasSubstr("CUDA_ERROR_INVALID_VALUE"));
   fake.succeed("tensor_map_encode_tiled");
-  EXPECT_EQ(error_of([&] { cached_tensor_map(spec); }), "no error");
+  EXPECT_EQ(error_of([&] { cached_tensor_map(spec, kCuda0); }), "no error");
 }
 
 }  // namespace
