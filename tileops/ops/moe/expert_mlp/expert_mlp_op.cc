@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/expert_mlp/expert_mlp_op.h"
 
+#include "tileops/ops/moe/op_params.h"
+
 namespace tileops {
 
-MoEExpertMLPFwdOp::MoEExpertMLPFwdOp(MGroupedLayout layout, GatedActivation activation, OpOptions options)
-    : TypedOp({{"layout", layout.to_value()}, {"activation", activation.to_value()}}, std::move(options)) {
-  gate_up_ = delegate_for<"gate_up">(settled, nullptr, layout, activation, std::nullopt);
-  down_ = delegate_for<"down">(settled, nullptr, layout, GatedActivation(), std::nullopt);
+MoEExpertMLPFwdOp::MoEExpertMLPFwdOp(MGroupedLayout layout, GatedActivation activation,
+                                     bool batch_invariant, OpOptions options)
+    : TypedOp({{"layout", layout.to_value()},
+               {"activation", activation.to_value()},
+               {"batch_invariant", batch_invariant}},
+              std::move(options)) {
+  gate_up_ = delegate_for<"gate_up">(settled, nullptr, layout, activation, std::nullopt, batch_invariant);
+  down_ = delegate_for<"down">(settled, nullptr, layout, GatedActivation(), std::nullopt, batch_invariant);
 }
 
 std::shared_ptr<MoEExpertMLPFwdOp> MoEExpertMLPFwdOp::from_params(const Params& params,
@@ -15,7 +21,7 @@ std::shared_ptr<MoEExpertMLPFwdOp> MoEExpertMLPFwdOp::from_params(const Params& 
   return std::make_shared<MoEExpertMLPFwdOp>(
       MGroupedLayout::from_value(params.at("layout")),
       activation == nullptr ? GatedActivation::silu_and_mul : GatedActivation::from_value(*activation),
-      options);
+      bool_param(params, "batch_invariant", false), options);
 }
 
 Tensor MoEExpertMLPFwdOp::invoke(const Op& op, const Tensor& expert_input, const Tensor& w_gate_up,

@@ -15,6 +15,7 @@ namespace tileops {
 ///         layout_metadata as the layout says; b_gate_up [E, 2F], b_down [E, H], together or absent;
 ///         out as expert_input. dtype: float16 or bfloat16, one for all.
 /// Padding rows of out hold unspecified values.
+/// Bits:   equal from run to run; with batch_invariant a row's are those that it has alone.
 /// Errors: kShape, kDType, kDevice (the spec's checks); those of the two grouped GEMMs.
 /// Source: expert_mlp.yaml.
 class MoEExpertMLPFwdOp : public TypedOp<MoEExpertMLPFwdOp> {
@@ -25,7 +26,10 @@ class MoEExpertMLPFwdOp : public TypedOp<MoEExpertMLPFwdOp> {
 
   explicit MoEExpertMLPFwdOp(MGroupedLayout layout,
                              GatedActivation activation = GatedActivation::silu_and_mul,
-                             OpOptions options = {});
+                             OpOptions options = {})
+      : MoEExpertMLPFwdOp(layout, activation, false, std::move(options)) {}
+  MoEExpertMLPFwdOp(MGroupedLayout layout, GatedActivation activation, bool batch_invariant,
+                    OpOptions options = {});
   static std::shared_ptr<MoEExpertMLPFwdOp> from_params(const Params& params, const OpOptions& options);
 
   struct Optional {
