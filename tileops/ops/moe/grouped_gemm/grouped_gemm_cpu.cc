@@ -3,31 +3,19 @@
 #include <vector>
 
 #include "tileops/cpu/grouped_gemm.h"
+#include "tileops/ops/moe/cpu_activation.h"
+#include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
 
 namespace tileops::grouped_gemm {
 namespace {
 
-cpu::ActivationParams cpu_activation(const GatedActivation& activation) {
-  using Kind = GatedActivation::Kind;
-  cpu::ActivationParams params;
-  switch (activation.kind()) {
-    case Kind::kNone: params.kind = cpu::Activation::kNone; break;
-    case Kind::kSiluAndMul: params.kind = cpu::Activation::kSiluAndMul; break;
-    case Kind::kGeluAndMul: params.kind = cpu::Activation::kGeluAndMul; break;
-    case Kind::kGeluTanhAndMul: params.kind = cpu::Activation::kGeluTanhAndMul; break;
-    case Kind::kSwigluOai:
-      params = {cpu::Activation::kSwigluOai, static_cast<float>(activation.alpha()),
-                static_cast<float>(activation.limit())};
-      break;
-  }
-  return params;
-}
-
 class CpuBlockedKernel final : public GroupedGemmKernel {
  public:
-  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation)
-      : layout_(layout), activation_(cpu_activation(activation)) {}
+  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation, const cpu::GemmOptions& options)
+      : layout_(layout), activation_(cpu_activation(activation)), options_(options) {}
+
+  Params config() const override { return cpu_gemm_config(options_); }
 
   void run(const Args& args) const override {
     const RowMatrix a = row_matrix(layout_, args.a);
@@ -66,11 +54,12 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
     if (args.bias.defined()) {
       problem.bias = {args.bias.data(), args.bias.dtype(), args.bias.strides()[0], args.bias.strides()[1]};
     }
-    cpu::grouped_gemm(problem);
+    cpu::grouped_gemm(problem, options_);
   }
 
   MGroupedLayout layout_;
   cpu::ActivationParams activation_;
+  cpu::GemmOptions options_;
 };
 
 }  // namespace
@@ -79,9 +68,11 @@ Implementation<GroupedGemm> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<GroupedGemm> {
-            return {Value::List{call.layout.to_value(), call.activation.to_value()},
-                    [layout = call.layout, activation = call.activation](const BuildOptions&) {
-                      return std::make_shared<CpuBlockedKernel>(layout, activation);
+            return {Value::List{call.layout.to_value(), call.activation.to_value(), call.batch_invariant},
+                    [layout = call.layout, activation = call.activation,
+                     invariant = call.batch_invariant](const BuildOptions& build) {
+                      return std::make_shared<CpuBlockedKernel>(layout, activation,
+                                                                cpu_gemm_options(build.kernel_config, invariant));
                     }};
           }};
 }

@@ -16,6 +16,7 @@ namespace tileops::grouped_gemm {
 struct Call {
   MGroupedLayout layout = MGroupedLayout::contiguous();
   GatedActivation activation;
+  bool batch_invariant = false;  // a row's bits must not depend on the other rows
   DType dtype = DType::kBF16;
   DType out_dtype = DType::kBF16;
   bool has_bias = false;
@@ -57,7 +58,8 @@ struct GroupedGemm {
 };
 
 /// The facts of a call as selection sees them.
-Call make_call(const MGroupedLayout& layout, const GatedActivation& activation, const Args& args);
+Call make_call(const MGroupedLayout& layout, const GatedActivation& activation, bool batch_invariant,
+               const Args& args);
 
 Implementation<GroupedGemm> reference();
 Implementation<GroupedGemm> cpu_blocked();

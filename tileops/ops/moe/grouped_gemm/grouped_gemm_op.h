@@ -19,6 +19,7 @@ namespace tileops {
 ///         the layout says; bias [E, N] in b's row order, added in float32 before the activation;
 ///         out [P, N] or [E, max_m, N]. dtypes: a, b, bias float16 or bfloat16; out theirs or float32.
 /// Padding rows of out hold unspecified values.
+/// Bits:   equal from run to run; with batch_invariant a row's are those that it has alone.
 /// Errors: kShape, kDType, kDevice (the spec's checks), kOpNotAvailable (nothing serves the call).
 /// Source: grouped_gemm.yaml.
 class MoEGroupedGemmFwdOp : public TypedOp<MoEGroupedGemmFwdOp> {
@@ -29,7 +30,10 @@ class MoEGroupedGemmFwdOp : public TypedOp<MoEGroupedGemmFwdOp> {
 
   /// `out_dtype`: none for the inputs' dtype, or DType::kF32.
   explicit MoEGroupedGemmFwdOp(MGroupedLayout layout, GatedActivation activation = {},
-                               std::optional<DType> out_dtype = std::nullopt, OpOptions options = {});
+                               std::optional<DType> out_dtype = std::nullopt, OpOptions options = {})
+      : MoEGroupedGemmFwdOp(layout, activation, out_dtype, false, std::move(options)) {}
+  MoEGroupedGemmFwdOp(MGroupedLayout layout, GatedActivation activation, std::optional<DType> out_dtype,
+                      bool batch_invariant, OpOptions options = {});
   static std::shared_ptr<MoEGroupedGemmFwdOp> from_params(const Params& params, const OpOptions& options);
 
   struct Optional {
@@ -49,6 +53,7 @@ class MoEGroupedGemmFwdOp : public TypedOp<MoEGroupedGemmFwdOp> {
  private:
   MGroupedLayout layout_;
   GatedActivation activation_;
+  bool batch_invariant_;
 };
 
 }  // namespace tileops

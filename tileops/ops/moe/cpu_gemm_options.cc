@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/ops/moe/cpu_gemm_options.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tileops/core/check.h"
+
+namespace tileops {
+namespace {
+
+struct Named {
+  cpu::InnerLoop loop;
+  std::string_view name;
+};
+constexpr std::array<Named, 4> kInnerLoops{{{cpu::InnerLoop::kAuto, "auto"},
+                                            {cpu::InnerLoop::kFma, "fma"},
+                                            {cpu::InnerLoop::kBf16Dot, "bf16_dot"},
+                                            {cpu::InnerLoop::kAmx, "amx"}}};
+
+}  // namespace
+
+cpu::GemmOptions cpu_gemm_options(const Params& kernel_config, bool batch_invariant) {
+  cpu::GemmOptions options{.batch_invariant = batch_invariant};
+  for (const auto& [key, value] : kernel_config) {
+    TILEOPS_CHECK(ErrorKind::kValue, key == "inner_loop",
+                  "kernel_config: the CPU's GEMM kernels know inner_loop, not {}", key);
+    const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(),
+                                 [&](const Named& named) { return value == Value(named.name); });
+    TILEOPS_CHECK(ErrorKind::kValue, it != kInnerLoops.end(),
+                  "kernel_config: inner_loop is auto, fma, bf16_dot or amx, got {}", to_string(value));
+    options.inner_loop = it->loop;
+  }
+  return options;
+}
+
+Params cpu_gemm_config(const cpu::GemmOptions& options) {
+  const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(),
+                               [&](const Named& named) { return named.loop == options.inner_loop; });
+  return {{"inner_loop", it->name}};
+}
+
+}  // namespace tileops

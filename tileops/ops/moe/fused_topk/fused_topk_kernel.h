@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The router's kernel interface: what a call is, what a kernel gets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tileops/core/tensor.h"
+#include "tileops/dispatch/implementation.h"
+#include "tileops/ops/moe/routing.h"
+
+namespace tileops::fused_topk {
+
+/// What selection may depend on.
+struct Call {
+  Routing routing;
+  DType dtype = DType::kF32;  // of the logits
+  bool has_bias = false;
+  bool counts_tokens = false;
+  Device device;
+  int64_t num_tokens = 0;
+  int64_t num_experts = 0;
+  bool expert_major = true;  // the logits have unit stride along E
+  bool operator==(const Call&) const = default;
+  size_t hash() const;
+  std::string to_string() const;
+};
+
+/// Tensors of one call, as the spec entry names them; correction_bias and tokens_per_expert may be
+/// absent. Outputs are contiguous.
+struct Args {
+  const Tensor& gating_output;
+  const Tensor& correction_bias;
+  const Tensor& topk_weights;
+  const Tensor& topk_ids;
+  const Tensor& tokens_per_expert;
+};
+
+/// Chooses and weights the experts of each token, as fused_topk_op.h says.
+class FusedTopKKernel : public Kernel {
+ public:
+  virtual void run(const Args& args) const = 0;
+};
+
+struct FusedTopK {
+  static constexpr std::string_view kName = "fused_topk";
+  using Call = fused_topk::Call;
+  using Kernel = FusedTopKKernel;
+};
+
+/// The facts of a call as selection sees them.
+Call make_call(const Routing& routing, const Args& args);
+
+Implementation<FusedTopK> reference();
+Implementation<FusedTopK> cpu_rows();
+
+}  // namespace tileops::fused_topk

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel interface of the block-aligned route order: what a call is, what a kernel gets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tileops/core/tensor.h"
+#include "tileops/dispatch/implementation.h"
+
+namespace tileops::permute_align {
+
+/// What selection may depend on.
+struct Call {
+  int64_t num_experts = 1;
+  int64_t block_size = 64;
+  Device device;
+  int64_t num_tokens = 0;
+  int64_t top_k = 0;
+  bool operator==(const Call&) const = default;
+  size_t hash() const;
+  std::string to_string() const;
+};
+
+/// Tensors of one call, as the spec entry names them; outputs are contiguous.
+struct Args {
+  const Tensor& topk_ids;
+  const Tensor& sorted_route_ids;
+  const Tensor& block_expert_ids;
+  const Tensor& num_padded_rows;
+};
+
+/// Orders routes by expert in whole blocks, as permute_align_op.h says.
+class PermuteAlignKernel : public Kernel {
+ public:
+  virtual void run(const Args& args) const = 0;
+};
+
+struct PermuteAlign {
+  static constexpr std::string_view kName = "permute_align";
+  using Call = permute_align::Call;
+  using Kernel = PermuteAlignKernel;
+};
+
+Implementation<PermuteAlign> reference();
+Implementation<PermuteAlign> cpu_counting_sort();
+
+}  // namespace tileops::permute_align

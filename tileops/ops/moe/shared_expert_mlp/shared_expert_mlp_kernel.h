@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared expert's kernel interface: what a call is, what a kernel gets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tileops/core/tensor.h"
+#include "tileops/dispatch/implementation.h"
+
+namespace tileops::shared_expert_mlp {
+
+/// The part of the expert that a rank computes, of S hidden columns: [rank·S/size, (rank+1)·S/size).
+struct Shard {
+  int64_t tp_size = 1;
+  int64_t tp_rank = 0;
+  bool operator==(const Shard&) const = default;
+};
+
+/// What selection may depend on. Sizes in elements; alignments in bytes, 1 to 16.
+struct Call {
+  Shard shard;
+  bool batch_invariant = false;
+  DType dtype = DType::kBF16;
+  Device device;
+  int64_t num_tokens = 0;
+  int64_t hidden = 0;
+  int64_t inter = 0;               // S, of all ranks
+  bool k_major = true;             // hidden_states and weights have unit inner stride
+  bool out_contiguous = true;      // out has unit inner stride
+  int64_t weights_alignment = 16;  // of the weights' data and outer strides
+  bool operator==(const Call&) const = default;
+  size_t hash() const;
+  std::string to_string() const;
+};
+
+/// Tensors of one call, as the spec entry names them.
+struct Args {
+  const Tensor& hidden_states;
+  const Tensor& w_gate_up;
+  const Tensor& w_down;
+  const Tensor& out;
+};
+
+/// The shard's gated MLP, as shared_expert_mlp_op.h says.
+class SharedExpertMLPKernel : public Kernel {
+ public:
+  virtual void run(const Args& args) const = 0;
+};
+
+struct SharedExpertMLP {
+  static constexpr std::string_view kName = "shared_expert_mlp";
+  using Call = shared_expert_mlp::Call;
+  using Kernel = SharedExpertMLPKernel;
+};
+
+/// The facts of a call as selection sees them.
+Call make_call(const Shard& shard, bool batch_invariant, const Args& args);
+
+Implementation<SharedExpertMLP> reference();
+Implementation<SharedExpertMLP> cpu_blocked();
+
+}  // namespace tileops::shared_expert_mlp
