@@ -68,7 +68,7 @@ __attribute__((target("avx512f"))) uint64_t fma_loop_avx512(float seed) {
     for (int j = 0; j < kChains; ++j) sums[j] = _mm512_fmadd_ps(sums[j], x, y);
   }
   float total = 0;
-  for (const __m512& sum : sums) total += _mm512_reduce_add_ps(sum);
+  for (const __m512& sum : sums) total += sum[0];
   return static_cast<uint64_t>(total);
 }
 
@@ -96,7 +96,7 @@ __attribute__((target("avx512f,avx512bf16"))) uint64_t dot_loop(float seed) {
     for (int j = 0; j < kChains; ++j) sums[j] = _mm512_dpbf16_ps(sums[j], x, y);
   }
   float total = 0;
-  for (const __m512& sum : sums) total += _mm512_reduce_add_ps(sum);
+  for (const __m512& sum : sums) total += sum[0];
   return static_cast<uint64_t>(total);
 }
 
@@ -137,9 +137,8 @@ double best_gflops(uint64_t (*loop)(float), double flops) {
   double best = 0;
   for (int run = 0; run < 7; ++run) {
     const double start = now_s();
-    cpu::parallel_tasks(threads, threads, [&](int64_t i, int) {
-      sink += loop(1e-3f * static_cast<float>(i + 1));
-    });
+    cpu::parallel_tasks(threads, threads,
+                        [&](int64_t i, int) { sink += loop(1e-3f * static_cast<float>(i + 1)); });
     best = std::max(best, flops * threads / (now_s() - start) * 1e-9);
   }
   return best;

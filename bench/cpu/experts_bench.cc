@@ -62,8 +62,12 @@ Layer make_layer(const Model& m, bool packed, uint64_t seed) {
   const auto make = [&](int64_t n, int64_t k, uint64_t s, std::unique_ptr<uint16_t[]>& data) {
     data.reset(new uint16_t[static_cast<size_t>(m.experts * n * k)]);
     fill(data.get(), m.experts * n * k, s, -6);
-    return WeightsView{.data = data.get(), .num_experts = m.experts, .n = n, .k = k,
-                       .expert_stride = n * k, .n_stride = k};
+    return WeightsView{.data = data.get(),
+                       .num_experts = m.experts,
+                       .n = n,
+                       .k = k,
+                       .expert_stride = n * k,
+                       .n_stride = k};
   };
   Layer layer;
   layer.gate_up_view = make(2 * m.inter, m.hidden, seed, layer.gate_up);
@@ -78,7 +82,8 @@ Layer make_layer(const Model& m, bool packed, uint64_t seed) {
   return layer;
 }
 
-/// Routes sorted by expert; one token walks through a permutation, so that no expert comes twice soon.
+/// Routes sorted by expert; one token walks through a permutation, so that no expert comes twice
+/// soon.
 struct Routing {
   std::vector<RowSegment> segments;
   std::vector<int32_t> token;  // of each row
@@ -122,12 +127,11 @@ Run measure(const Model& m, std::vector<Layer>& layers, int64_t tokens, InnerLoo
   Run result;
   double bytes_total = 0, ms_total = 0;
   const double flops = 6.0 * static_cast<double>(rows * m.hidden * m.inter);
-  const double rate = std::max({ceilings.fma_gflops, ceilings.bf16_dot_gflops,
-                                ceilings.amx_gflops});
+  const double rate =
+      std::max({ceilings.fma_gflops, ceilings.bf16_dot_gflops, ceilings.amx_gflops});
   for (int64_t turn = 0; turn < 4 || (ms_total < seconds * 1e3 && turn < 400); ++turn) {
     const Layer& layer = layers[static_cast<size_t>(turn) % layers.size()];
-    const Routing routing =
-        route(m, tokens, random, turn / static_cast<int64_t>(layers.size()));
+    const Routing routing = route(m, tokens, random, turn / static_cast<int64_t>(layers.size()));
     fill(hidden.data(), tokens * m.hidden, static_cast<uint64_t>(turn), 0);
     const GroupedGemm gate_up{
         .segments = routing.segments,
@@ -149,8 +153,8 @@ Run measure(const Model& m, std::vector<Layer>& layers, int64_t tokens, InnerLoo
       result.kernels = describe(gate_up, options);
       continue;
     }
-    const double bytes =
-        6.0 * static_cast<double>(m.hidden * m.inter) * static_cast<double>(routing.segments.size());
+    const double bytes = 6.0 * static_cast<double>(m.hidden * m.inter) *
+                         static_cast<double>(routing.segments.size());
     times.push_back(ms);
     floors.push_back(std::max(bytes / ceilings.read_gbps, flops / rate) * 1e-6);
     bytes_total += bytes;
@@ -159,8 +163,8 @@ Run measure(const Model& m, std::vector<Layer>& layers, int64_t tokens, InnerLoo
   std::sort(times.begin(), times.end());
   result.median_ms = times[times.size() / 2];
   result.min_ms = times[0];
-  result.floor_ms = std::accumulate(floors.begin(), floors.end(), 0.0) /
-                    static_cast<double>(floors.size());
+  result.floor_ms =
+      std::accumulate(floors.begin(), floors.end(), 0.0) / static_cast<double>(floors.size());
   result.gbps = bytes_total / static_cast<double>(times.size()) / result.median_ms * 1e-6;
   result.gflops = flops / result.median_ms * 1e-6;
   return result;
@@ -175,8 +179,10 @@ std::vector<int64_t> parse_list(const std::string& text) {
 }
 
 int main_impl(int argc, char** argv) {
-  std::map<std::string, std::string> args = {{"model", ""},       {"tokens", "1,4,16,128,512"},
-                                             {"weights", "packed"}, {"inner", "auto"},
+  std::map<std::string, std::string> args = {{"model", ""},
+                                             {"tokens", "1,4,16,128,512"},
+                                             {"weights", "packed"},
+                                             {"inner", "auto"},
                                              {"seconds", "1"}};
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
@@ -201,11 +207,12 @@ int main_impl(int argc, char** argv) {
     if (!args["model"].empty() && args["model"] != m.name) continue;
     std::vector<Layer> layers;
     for (int i = 0; i < m.layers; ++i) {
-      layers.push_back(make_layer(m, args["weights"] == "packed", static_cast<uint64_t>(2 * i + 1)));
+      layers.push_back(
+          make_layer(m, args["weights"] == "packed", static_cast<uint64_t>(2 * i + 1)));
     }
     for (const int64_t tokens : parse_list(args["tokens"])) {
-      const Run r = measure(m, layers, tokens, loops.at(args["inner"]),
-                            std::stod(args["seconds"]), c);
+      const Run r =
+          measure(m, layers, tokens, loops.at(args["inner"]), std::stod(args["seconds"]), c);
       std::printf("%-10s %6ld %10.3f %9.3f %9.3f %5.1f%% %8.1f %9.1f  %s\n", m.name.c_str(),
                   static_cast<long>(tokens), r.median_ms, r.min_ms, r.floor_ms,
                   100 * r.floor_ms / r.median_ms, r.gbps, r.gflops, r.kernels.c_str());

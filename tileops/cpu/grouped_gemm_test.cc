@@ -31,6 +31,13 @@ struct Buffer {  // elements of one dtype
   }
   void set(int64_t i, double value) { store_element(dtype, at(i), value); }
   double get(int64_t i) const { return load_element(dtype, bytes.data() + i * dtype_bytes(dtype)); }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(dtype_bytes(dtype))) {
+      all.push_back(load_element(dtype, bytes.data() + at));
+    }
+    return all;
+  }
   std::byte* at(int64_t i) { return bytes.data() + i * dtype_bytes(dtype); }
 };
 
@@ -144,12 +151,15 @@ struct Fixture {
   double dot(const RowSegment& s, int64_t row, int64_t n) const {
     double sum = bias.bytes.empty() ? 0.0 : bias.get(s.expert * problem.b.n + n);
     for (int64_t k = 0; k < problem.b.k; ++k) {
-      sum += a.get(a_index(row, k)) * b.get(b_index(s.expert, n, k));
+      sum += a_values[static_cast<size_t>(a_index(row, k))] *
+             b_values[static_cast<size_t>(b_index(s.expert, n, k))];
     }
     return sum;
   }
 
   void compute_reference() {
+    a_values = a.values();
+    b_values = b.values();
     reference.assign(out.bytes.size(), kNaN);
     const Activation kind = problem.activation.kind;
     for (const RowSegment& s : segments) {
@@ -185,7 +195,7 @@ struct Fixture {
   std::vector<RowSegment> segments;
   std::vector<int32_t> index;
   Buffer a{DType::kF32, 0}, b{DType::kF32, 0}, bias{DType::kF32, 0}, out{DType::kF32, 0};
-  std::vector<double> reference;
+  std::vector<double> a_values, b_values, reference;
   GroupedGemm problem;
 };
 
@@ -264,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"tile_edges", {64, 128, kFewRows}, DType::kBF16, DType::kF32, Activation::kNone, true},
         Case{
             "odd_n_and_k", {129, 127, kFewRows}, DType::kF16, DType::kF32, Activation::kNone, true},
-        Case{"several_k_chunks", {40, 4100, {1, 40, 130}}},
+        Case{"several_k_chunks", {33, 4100, {1, 14, 100}}},
         Case{"several_panels", {700, 63, {3, 14}}},
         Case{"silu", {2 * 33, 63, kFewRows}, DType::kBF16, DType::kBF16, Activation::kSiluAndMul},
         Case{"silu_bias_f16",

@@ -23,7 +23,7 @@ namespace tileops::cpu {
 namespace HWY_NAMESPACE {
 
 template <DType kB>
-MicroKernel make_fma(const char* name) {
+constexpr MicroKernel make_fma(const char* name) {
   return {.name = name,
           .max_rows = kFmaRows,
           .a_bytes_per_k = sizeof(float),
@@ -31,7 +31,7 @@ MicroKernel make_fma(const char* name) {
           .tile = fma_tile<kB>};
 }
 
-IsaKernels make_kernels(const char* name, const char* fma_name) {
+constexpr IsaKernels make_kernels(const char* name, const char* fma_name) {
   return {.name = name,
           .fma = {make_fma<DType::kF32>(fma_name), make_fma<DType::kBF16>(fma_name),
                   make_fma<DType::kF16>(fma_name)},
@@ -50,7 +50,8 @@ HWY_AFTER_NAMESPACE();
 namespace tileops::cpu {
 
 const IsaKernels& isa_kernels(IsaLevel level) {
-  static const std::array<IsaKernels, 4> kernels = {
+  // Made by the compiler: a level's functions must not run on a processor without it.
+  static constexpr std::array<IsaKernels, 4> kKernels = {
     HWY_STATIC_DISPATCH(make_kernels)("baseline_stream", "baseline_fma"),
 #if HWY_TARGETS & HWY_SSE4
     N_SSE4::make_kernels("sse4_stream", "sse4_fma"),
@@ -63,7 +64,7 @@ const IsaKernels& isa_kernels(IsaLevel level) {
 #endif
   };
   const size_t slot = level < IsaLevel::kAvx512 ? static_cast<size_t>(level) : 3;
-  return kernels[slot];
+  return kKernels[slot];
 }
 
 }  // namespace tileops::cpu

@@ -55,57 +55,58 @@ void pack_rows_f32(const RowBlock& block, std::byte* out) {
   });
 }
 
+// Columns whose 32-bit words are transposed together: more would need more rows than a set of the
+// first-level cache has ways, since rows are often a multiple of 4 KiB apart.
+using Words = hn::CappedTag<uint32_t, 8>;
+constexpr int kGroup = static_cast<int>(hn::MaxLanes(Words()));
+constexpr int kPackWords = 64;  // of each row at a time
+
+/// One word of kGroup columns into their line; f16 pairs are split into the line's halves.
+template <bool kSplitHalves>
+HWY_INLINE void store_words(hn::Vec<Words> words, std::byte* line) {
+  if constexpr (kSplitHalves) {
+    const hn::Rebind<uint16_t, Words> d16;
+    hn::StoreU(hn::TruncateTo(d16, words), d16, reinterpret_cast<uint16_t*>(line));
+    hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(words)), d16,
+               reinterpret_cast<uint16_t*>(line + 32));
+  } else {
+    hn::StoreU(words, Words(), reinterpret_cast<uint32_t*>(line));
+  }
+}
+
 #if HWY_TARGET == HWY_SCALAR
 
-/// Four rows of 16 32-bit words -> word w of the four at out + w * 2 lines.
 template <bool kSplitHalves>
-void transpose_words(const std::byte* const (&rows)[4], std::byte* out) {
-  for (int w = 0; w < 16; ++w) {
-    for (int i = 0; i < 4; ++i) {
-      std::byte* line = out + w * 2 * kLineBytes;
-      if constexpr (kSplitHalves) {
-        std::memcpy(line + 2 * i, rows[i] + 4 * w, 2);
-        std::memcpy(line + 32 + 2 * i, rows[i] + 4 * w + 2, 2);
-      } else {
-        std::memcpy(line + 4 * i, rows[i] + 4 * w, 4);
-      }
-    }
+void transpose_words(const std::byte* const (&rows)[kGroup], int num_words, std::byte* out) {
+  for (int w = 0; w < num_words; ++w) {
+    const auto word = hn::LoadU(Words(), reinterpret_cast<const uint32_t*>(rows[0]) + w);
+    store_words<kSplitHalves>(word, out + w * 2 * kLineBytes);
   }
 }
 
 #else
 
-template <bool kSplitHalves>
-HWY_INLINE void store_words(hn::Vec<hn::FixedTag<uint32_t, 4> > words, std::byte* line) {
-  const hn::FixedTag<uint32_t, 4> d;
-  if constexpr (kSplitHalves) {
-    const hn::FixedTag<uint16_t, 8> d16;
-    const hn::FixedTag<uint64_t, 2> d64;
-    const auto low = hn::And(words, hn::Set(d, 0xffffu));
-    const auto high = hn::ShiftRight<16>(words);
-    const hn::FixedTag<int32_t, 4> di;
-    const auto halves = hn::BitCast(
-        d64, hn::Combine(d16, hn::DemoteTo(hn::Half<decltype(d16)>(), hn::BitCast(di, high)),
-                         hn::DemoteTo(hn::Half<decltype(d16)>(), hn::BitCast(di, low))));
-    const uint64_t low_bits = hn::GetLane(halves);
-    const uint64_t high_bits = hn::GetLane(hn::UpperHalf(hn::Half<decltype(d64)>(), halves));
-    std::memcpy(line, &low_bits, 8);
-    std::memcpy(line + 32, &high_bits, 8);
-  } else {
-    hn::StoreU(words, d, reinterpret_cast<uint32_t*>(line));
-  }
+/// Four words of row i, and of row i + 4 in the upper half where there are eight rows.
+HWY_INLINE hn::Vec<Words> load_words(const std::byte* const (&rows)[kGroup], int i, int w) {
+  const hn::CappedTag<uint32_t, 4> block;
+  const auto lower = hn::LoadU(block, reinterpret_cast<const uint32_t*>(rows[i]) + w);
+#if HWY_TARGET <= HWY_AVX2
+  const auto* upper = reinterpret_cast<const uint32_t*>(rows[i + 4]) + w;
+  return hn::Combine(Words(), hn::LoadU(block, upper), lower);
+#else
+  return lower;
+#endif
 }
 
-/// Four rows of 16 32-bit words -> word w of the four at out + w * 2 lines.
+/// Word w of all rows to out + w * 2 lines.
 template <bool kSplitHalves>
-HWY_INLINE void transpose_words(const std::byte* const (&rows)[4], std::byte* out) {
-  const hn::FixedTag<uint32_t, 4> d;
-  const hn::FixedTag<uint64_t, 2> d64;
-  for (int w = 0; w < 16; w += 4) {
-    const auto load = [&](int i) HWY_ATTR {
-      return hn::LoadU(d, reinterpret_cast<const uint32_t*>(rows[i] + 4 * w));
-    };
-    const auto r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
+HWY_INLINE void transpose_words(const std::byte* const (&rows)[kGroup], int num_words,
+                                std::byte* out) {
+  const Words d;
+  const hn::Repartition<uint64_t, Words> d64;
+  for (int w = 0; w < num_words; w += 4) {
+    const auto r0 = load_words(rows, 0, w), r1 = load_words(rows, 1, w);
+    const auto r2 = load_words(rows, 2, w), r3 = load_words(rows, 3, w);
     const auto a = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
     const auto b = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
     const auto e = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
@@ -123,30 +124,38 @@ HWY_INLINE void transpose_words(const std::byte* const (&rows)[4], std::byte* ou
 
 #endif
 
+/// kGroup rows of at most kPackWords words from byte `at` on; what lies beyond a row is zero.
+template <bool kSplitHalves>
+HWY_INLINE void pack_group(const std::byte* const* rows, int64_t at, int64_t row_bytes,
+                           int num_words, std::byte* out) {
+  alignas(64) std::byte padded[kGroup][kPackWords * 4];
+  const std::byte* sources[kGroup];
+  for (int i = 0; i < kGroup; ++i) {
+    const int64_t valid = rows[i] == nullptr ? 0 : row_bytes - at;
+    sources[i] = rows[i] + at;
+    if (valid >= 4 * num_words) continue;
+    std::memset(padded[i], 0, sizeof(padded[i]));
+    if (valid > 0) std::memcpy(padded[i], rows[i] + at, static_cast<size_t>(valid));
+    sources[i] = padded[i];
+  }
+  transpose_words<kSplitHalves>(sources, num_words, out);
+}
+
 void pack_panel_lines(const std::byte* const* rows, DType dtype, int64_t num_k, int64_t k_padded,
                       std::byte* out) {
+  const bool split = dtype == DType::kF16;
   const int64_t element_bytes = dtype == DType::kF32 ? 4 : 2;
   const int64_t row_bytes = num_k * element_bytes;
-  const int64_t column_bytes = dtype == DType::kF16 ? 2 : 4;
-  for (int64_t byte = 0; byte < k_padded * element_bytes; byte += kLineBytes) {
-    for (int64_t col = 0; col < kPanelColumns; col += 4) {
-      alignas(64) std::byte padded[4][kLineBytes];
-      const std::byte* sources[4];
-      for (int i = 0; i < 4; ++i) {
-        const std::byte* row = rows[col + i];
-        const int64_t valid = row == nullptr ? 0 : std::min(row_bytes - byte, kLineBytes);
-        sources[i] = row + byte;
-        if (valid == kLineBytes) continue;
-        std::memset(padded[i], 0, kLineBytes);
-        if (valid > 0) std::memcpy(padded[i], row + byte, static_cast<size_t>(valid));
-        sources[i] = padded[i];
-      }
+  const int64_t num_words = k_padded * element_bytes / 4;
+  for (int64_t w = 0; w < num_words; w += kPackWords) {
+    const int count = static_cast<int>(std::min<int64_t>(num_words - w, kPackWords));
+    for (int64_t col = 0; col < kPanelColumns; col += kGroup) {
       std::byte* lines =
-          out + byte / 4 * 2 * kLineBytes + col / 16 * kLineBytes + col % 16 * column_bytes;
-      if (dtype == DType::kF16) {
-        transpose_words<true>(sources, lines);
+          out + w * 2 * kLineBytes + col / 16 * kLineBytes + col % 16 * (split ? 2 : 4);
+      if (split) {
+        pack_group<true>(rows + col, 4 * w, row_bytes, count, lines);
       } else {
-        transpose_words<false>(sources, lines);
+        pack_group<false>(rows + col, 4 * w, row_bytes, count, lines);
       }
     }
   }
