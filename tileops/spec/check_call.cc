@@ -45,14 +45,15 @@ class CallCheck {
         facts_.indices[i] = mine_.base[i];
       }
     }
-    const Plan& plan = mine_.plan_of(facts_);
+    const SpecialPlan& special = mine_.case_of(facts_);
+    const Plan& plan = *special.plan;
     StepRunner runner(entry_, plan, entry_.inputs, plan.inputs, facts_.inputs.data(),
                       facts_.indices.data(), env_);
     runner.ranks();
-    runner.run(plan.steps);
+    runner.run(special.steps);
     combos();
-    runner.rules(plan.rules, false);
-    outputs(plan);
+    runner.rules(plan.rules, special.rules.data());
+    outputs(special);
     effects();
   }
 
@@ -140,7 +141,7 @@ class CallCheck {
     raise(ErrorKind::kDType, "{}: {} is none of the spec's dtype_combos", entry_.name, came);
   }
 
-  void outputs(const Plan& plan) {
+  void outputs(const SpecialPlan& special) {
     facts_.writes = false;
     facts_.writes_elements = false;
     for (size_t j = 0; j < entry_.outputs.size(); ++j) {
@@ -151,16 +152,16 @@ class CallCheck {
       } catch (const EvalFailure& failure) {
         raise_failure(entry_, when->field, when->expr.text, failure);
       }
-      if (facts.present) infer(plan.outputs[j], j, facts);
+      if (facts.present) infer(special.output_shapes[j], special.output_dtypes[j], j, facts);
     }
   }
 
-  void infer(const TensorPlan& plan, size_t j, TensorFacts& facts) {
+  void infer(const ShapeDecl& shape, const DTypeDecl& dtype, size_t j, TensorFacts& facts) {
     const std::string& name = entry_.outputs[j].name;
     int64_t elements = 1;
     try {
       facts.shape = {};
-      for (const ShapeTerm& term : plan.shape->terms) term_sizes(term, facts.shape);
+      for (const ShapeTerm& term : shape.terms) term_sizes(term, facts.shape);
       for (int64_t size : facts.shape) {
         if (size < 0) throw EvalFailure(fmt::format("size {} is negative", size), true);
         if (__builtin_mul_overflow(elements, size, &elements)) {
@@ -168,9 +169,9 @@ class CallCheck {
         }
       }
     } catch (const EvalFailure& failure) {
-      raise_failure(entry_, "signature.outputs." + name + ".shape", plan.shape->text, failure);
+      raise_failure(entry_, "signature.outputs." + name + ".shape", shape.text, failure);
     }
-    facts.dtype = dtype(*plan.dtype, name);
+    facts.dtype = dtype_of(dtype, name);
     facts.device = entry_.outputs[j].on_cpu && facts_.device.type == DeviceType::kCUDA
                        ? kCpuDevice
                        : facts_.device;
@@ -198,7 +199,7 @@ class CallCheck {
     shape.push_back(size);
   }
 
-  DType dtype(const DTypeDecl& decl, const std::string& name) {
+  DType dtype_of(const DTypeDecl& decl, const std::string& name) {
     if (decl.dtypes != 0) return static_cast<DType>(__builtin_ctz(decl.dtypes));
     if (decl.index >= 0 && facts_.indices[static_cast<size_t>(decl.index)].kind ==
                                IndexValue::Kind::kDType) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tileops/core/check.h"
+#include "tileops/spec/params.h"
 #include "tileops/spec/signature_plan.h"
 
 namespace tileops::spec {
@@ -17,29 +18,6 @@ std::string names_text(const EntryImpl& entry) {
   std::vector<std::string_view> names;
   for (const ParamDecl& param : entry.params) names.push_back(param.name);
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-Params normalized_params(const EntryImpl& entry, const Params& given) {
-  for (const auto& [name, unused] : given) {
-    const bool known = std::any_of(entry.params.begin(), entry.params.end(),
-                                   [&](const ParamDecl& param) { return param.name == name; });
-    TILEOPS_CHECK(ErrorKind::kType, known, "{}: there is no parameter {}; its parameters: {}",
-                  entry.name, name, names_text(entry));
-  }
-  Params params;
-  for (size_t i = 0; i < entry.params.size(); ++i) {
-    const ParamDecl& decl = entry.params[i];
-    const Value* value = given.find(decl.name);
-    TILEOPS_CHECK(ErrorKind::kType, value != nullptr || decl.default_value,
-                  "{}: parameter {} is missing; the spec says {}", entry.name, decl.name,
-                  decl.type_text);
-    Normalized normal =
-        normalize(entry.param_types[i], value != nullptr ? *value : *decl.default_value);
-    TILEOPS_CHECK(normal.wrong_type ? ErrorKind::kType : ErrorKind::kValue, normal.value,
-                  "{}: parameter {} {}", entry.name, decl.name, normal.fault);
-    params.set(decl.name, std::move(*normal.value));
-  }
-  return params;
 }
 
 std::string label_of(const Val& val) {
@@ -123,13 +101,37 @@ TensorFacts construction_facts(const EntryImpl& entry, size_t i, const Tensor& t
 
 }  // namespace
 
+Params checked_params(const Entry& of, const Params& given) {
+  const EntryImpl& entry = of.impl();
+  for (const auto& [name, unused] : given) {
+    const bool known = std::any_of(entry.params.begin(), entry.params.end(),
+                                   [&](const ParamDecl& param) { return param.name == name; });
+    TILEOPS_CHECK(ErrorKind::kType, known, "{}: there is no parameter {}; its parameters: {}",
+                  entry.name, name, names_text(entry));
+  }
+  Params params;
+  for (size_t i = 0; i < entry.params.size(); ++i) {
+    const ParamDecl& decl = entry.params[i];
+    const Value* value = given.find(decl.name);
+    TILEOPS_CHECK(ErrorKind::kType, value != nullptr || decl.default_value,
+                  "{}: parameter {} is missing; the spec says {}", entry.name, decl.name,
+                  decl.type_text);
+    Normalized normal =
+        normalize(entry.param_types[i], value != nullptr ? *value : *decl.default_value);
+    TILEOPS_CHECK(normal.wrong_type ? ErrorKind::kType : ErrorKind::kValue, normal.value,
+                  "{}: parameter {} {}", entry.name, decl.name, normal.fault);
+    params.set(decl.name, std::move(*normal.value));
+  }
+  return params;
+}
+
 Signature::~Signature() = default;
 
 Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
                      std::span<const Tensor> construction_tensors)
     : entry_(std::move(entry)) {
   const EntryImpl& impl = entry_->impl();
-  params_ = normalized_params(impl, params);
+  params_ = checked_params(*entry_, params);
   auto plan = std::make_unique<Plan>();
   for (const auto& [name, value] : params_) plan->params.push_back(view_of(value));
   TILEOPS_CHECK(ErrorKind::kType, construction_tensors.size() == impl.construction.size(),
@@ -152,15 +154,15 @@ Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
   for (size_t d : deciding) plan->deciding_inputs.push_back(impl.discriminants[d].input);
   for (size_t bits = 0; bits < size_t{1} << deciding.size(); ++bits) {
     for (size_t i = 0; i < deciding.size(); ++i) key[deciding[i]] = (bits >> i & 1u) != 0 ? 1 : 0;
-    plan->cases.push_back(impl.plan(key));
+    plan->cases.push_back(specialise(impl.plan(key), env));
   }
 
-  const spec::Plan& first = *plan->cases.front();
+  const spec::Plan& first = *plan->cases.front().plan;
   StepRunner runner(impl, first, impl.construction, first.construction, plan->construction.data(),
                     plan->base.data(), env);
   runner.ranks();
   runner.run(first.construction_steps);
-  runner.rules(first.construction_rules, true);
+  runner.rules(first.construction_rules, nullptr);
 
   plan->groups = groups_of(impl);
   for (size_t j = 0; j < impl.outputs.size(); ++j) {

@@ -12,6 +12,7 @@
 #include "tileops/spec/facts.h"
 #include "tileops/spec/plan.h"
 #include "tileops/spec/signature.h"
+#include "tileops/spec/specialise.h"
 
 namespace tileops::spec {
 
@@ -21,7 +22,7 @@ struct Signature::Plan {
   /// The inputs whose presence chooses a case, and the plan of each combination (bit i: input i of
   /// the list is present).
   std::vector<int> deciding_inputs;
-  std::vector<std::shared_ptr<const spec::Plan>> cases;
+  std::vector<SpecialPlan> cases;
   std::array<IndexValue, kMaxIndices> base{};  // the indices that construction knows
   std::vector<std::vector<int>> groups;        // inputs that come together
   std::vector<int> buffer_outputs;             // output slot of each entry of CallTensors::outs
@@ -36,12 +37,13 @@ struct Signature::Plan {
     env.construction = construction;
     return env;
   }
-  const spec::Plan& plan_of(const CallFacts& facts) const {
+  const spec::Plan& plan_of(const CallFacts& facts) const { return *case_of(facts).plan; }
+  const SpecialPlan& case_of(const CallFacts& facts) const {
     size_t bits = 0;
     for (size_t i = 0; i < deciding_inputs.size(); ++i) {
       bits |= static_cast<size_t>(facts.inputs[static_cast<size_t>(deciding_inputs[i])].present) << i;
     }
-    return *cases[bits];
+    return cases[bits];
   }
 };
 
@@ -64,7 +66,8 @@ class StepRunner {
 
   void ranks() const;
   void run(std::span<const Step> steps);
-  void rules(std::span<const Formula* const> rules, bool construction);
+  /// `nodes` are the rules' expressions, folded; null for the rules' own, at construction.
+  void rules(std::span<const Formula* const> rules, const ExprNode* nodes);
 
  private:
   void take(const Step& step);

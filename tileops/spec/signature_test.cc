@@ -416,6 +416,42 @@ TEST_F(Toy, ConstructionTensorsAreCheckedAtConstruction) {
             "ToyScaleOp: table has dtype float16; the spec says float32");
 }
 
+constexpr const char* kOptional = R"yaml(
+OptionalSizeOp:
+  family: toy
+  status: spec-only
+  signature:
+    forall: {M: Dim, S: Dim}
+    inputs:
+      x: {dtype: float32, shape: "[M]"}
+      w: {dtype: float32, shape: "[2 * S, M]", optional: true, group: shared}
+      v: {dtype: float32, shape: "[M, S]", optional: true, group: shared}
+    outputs:
+      y: {dtype: float32, shape: "[M]"}
+      z: {dtype: float32, shape: "[S]", when: present(w)}
+    let: {half: "S // 2"}
+    shape_rules: ["S % 2 == 0", "half > 0"]
+)yaml";
+
+TEST(OptionalTensors, TellIndicesWhereTheyCome) {
+  load_spec_text(kOptional, "optional.yaml");
+  const Signature signature(spec::entry("OptionalSizeOp"), {});
+  CallFacts facts;
+  const auto error = [&](Tensor w, Tensor v) {
+    const std::vector<Tensor> inputs = {tensor({5}, DType::kF32), std::move(w), std::move(v)};
+    return error_of([&] { signature.check({inputs, {}}, facts); }, ErrorKind::kShape);
+  };
+  EXPECT_EQ(error({}, {}), "no error");
+  EXPECT_FALSE(facts.outputs[1].present);
+  EXPECT_TRUE(signature.value_of(facts, "S").is_none());
+  EXPECT_EQ(error(tensor({8, 5}, DType::kF32), tensor({5, 4}, DType::kF32)), "no error");
+  EXPECT_EQ(facts.outputs[1].shape, (Shape{4}));
+  EXPECT_EQ(error(tensor({8, 5}, DType::kF32), tensor({5, 3}, DType::kF32)),
+            "OptionalSizeOp: v has shape [5, 3]; the spec says [M, S] with S = 4 (from w)");
+  EXPECT_EQ(error(tensor({6, 5}, DType::kF32), tensor({5, 3}, DType::kF32)),
+            "OptionalSizeOp: the spec says S % 2 == 0; it fails with S = 3 (from w)");
+}
+
 TEST(Registry, NamesTheNearestEntries) {
   EXPECT_THAT(error_of([] { spec::entry("MoEGroupedGemFwdOp"); }, ErrorKind::kValue),
               ::testing::StartsWith(

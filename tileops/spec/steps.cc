@@ -214,10 +214,14 @@ void StepRunner::let(const Step& step) {
   }
 }
 
-void StepRunner::rules(std::span<const Formula* const> rules, bool construction) {
-  for (const Formula* rule : rules) {
+void StepRunner::rules(std::span<const Formula* const> rules, const ExprNode* nodes) {
+  const bool construction = nodes == nullptr;
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const Formula* rule = rules[i];
+    const ExprNode& node = construction ? rule->expr.root : nodes[i];
+    if (!all_known(node, indices_)) continue;  // it speaks of a tensor that is absent
     try {
-      if (evaluate_bool(rule->expr.root, env_)) continue;
+      if (evaluate_bool(node, env_)) continue;
     } catch (const EvalFailure& failure) {
       raise_failure(entry_, rule->field, rule->expr.text, failure);
     }
