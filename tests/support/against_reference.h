@@ -49,7 +49,8 @@ std::vector<std::string> cpu_keys() {
 /// each runs twice and must give the same bits.
 template <class OpT, class Compare>
 void against_reference(Compare&& compare) {
-  static PoisonFreshTensors& poison = *new PoisonFreshTensors;  // tensors of failed tests outlive all
+  static PoisonFreshTensors& poison =
+      *new PoisonFreshTensors;  // tensors of failed tests outlive all
   (void)poison;
   const auto entry = spec::entry(OpT::kName);
   int num_cases = 0;
@@ -69,7 +70,8 @@ void against_reference(Compare&& compare) {
         if (!got[i].defined()) continue;
         EXPECT_TRUE(bit_equal(got[i], again[i])) << "output " << i;
       }
-      for (const KernelUse& use : op->last_call()->kernels()) EXPECT_EQ(use.entry->implementation, key);
+      for (const KernelUse& use : op->last_call()->kernels())
+        EXPECT_EQ(use.entry->implementation, key);
       compare(which, inputs, got, want);
     }
   }
@@ -79,13 +81,15 @@ void against_reference(Compare&& compare) {
 /// The comparison of ops whose outputs are all specified: integers equal, floats within `bound`
 /// (0: that of the output's dtype).
 inline auto all_outputs_within(double bound = 0) {
-  return [bound](const spec::WorkloadCase&, const std::vector<Tensor>&, const Results& got, const Results& want) {
+  return [bound](const spec::WorkloadCase&, const std::vector<Tensor>&, const Results& got,
+                 const Results& want) {
     for (int i = 0; i < got.size(); ++i) {
       if (!got[i].defined()) continue;
       if (got[i].dtype() == DType::kI32) {
         EXPECT_EQ(elements(got[i]), elements(want[i])) << "output " << i;
       } else {
-        EXPECT_LE(relative_error(got[i], want[i]), bound > 0 ? bound : tolerance(got[i].dtype())) << "output " << i;
+        EXPECT_LE(relative_error(got[i], want[i]), bound > 0 ? bound : tolerance(got[i].dtype()))
+            << "output " << i;
       }
     }
   };

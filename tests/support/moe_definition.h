@@ -17,10 +17,13 @@ enum class Act { kSilu, kGeluErf, kGeluTanh, kSwigluOai };
 
 inline double activate(Act act, double gate, double up) {
   switch (act) {
-    case Act::kSilu: return gate / (1 + std::exp(-gate)) * up;
-    case Act::kGeluErf: return gate * 0.5 * std::erfc(-gate / std::sqrt(2.0)) * up;
+    case Act::kSilu:
+      return gate / (1 + std::exp(-gate)) * up;
+    case Act::kGeluErf:
+      return gate * 0.5 * std::erfc(-gate / std::sqrt(2.0)) * up;
     case Act::kGeluTanh:
-      return 0.5 * gate * (1 + std::tanh(std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate))) * up;
+      return 0.5 * gate *
+             (1 + std::tanh(std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate))) * up;
     default: {
       const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
       return g / (1 + std::exp(-1.702 * g)) * (u + 1);
@@ -34,11 +37,13 @@ struct Experts {
 };
 
 /// The output of one expert for one token.
-inline std::vector<double> expert_output(const Experts& experts, const Tensor& hidden, int64_t token, int64_t e) {
+inline std::vector<double> expert_output(const Experts& experts, const Tensor& hidden,
+                                         int64_t token, int64_t e) {
   const int64_t inter = experts.w_down.size(2);
   const auto product = [&](int64_t row) {
     double sum = experts.b_gate_up.defined() ? experts.b_gate_up.at({e, row}) : 0.0;
-    for (int64_t h = 0; h < hidden.size(1); ++h) sum += hidden.at({token, h}) * experts.w_gate_up.at({e, row, h});
+    for (int64_t h = 0; h < hidden.size(1); ++h)
+      sum += hidden.at({token, h}) * experts.w_gate_up.at({e, row, h});
     return sum;
   };
   std::vector<double> activated;
@@ -50,15 +55,17 @@ inline std::vector<double> expert_output(const Experts& experts, const Tensor& h
   std::vector<double> out;
   for (int64_t h = 0; h < experts.w_down.size(1); ++h) {
     double sum = experts.b_down.defined() ? experts.b_down.at({e, h}) : 0.0;
-    for (int64_t j = 0; j < inter; ++j) sum += activated[static_cast<size_t>(j)] * experts.w_down.at({e, h, j});
+    for (int64_t j = 0; j < inter; ++j)
+      sum += activated[static_cast<size_t>(j)] * experts.w_down.at({e, h, j});
     out.push_back(sum);
   }
   return out;
 }
 
 /// [T, H] row-major.
-inline std::vector<double> experts_definition(const Experts& experts, const Tensor& hidden, const Tensor& weights,
-                                              const Tensor& ids, double scale) {
+inline std::vector<double> experts_definition(const Experts& experts, const Tensor& hidden,
+                                              const Tensor& weights, const Tensor& ids,
+                                              double scale) {
   std::vector<double> all;
   for (int64_t t = 0; t < hidden.size(0); ++t) {
     std::vector<double> sums(static_cast<size_t>(experts.w_down.size(1)));
@@ -81,7 +88,7 @@ struct Router {
 };
 
 struct Routes {
-  std::vector<int64_t> ids;      // [T, K]
+  std::vector<int64_t> ids;  // [T, K]
   std::vector<double> weights;
 };
 
@@ -99,7 +106,8 @@ inline Routes route_definition(const Router& router, const Tensor& logits, const
       total += weight.back();
       score.push_back(bias.defined() ? weight.back() + bias.at({e}) : x);
     }
-    if (!router.sigmoid) for (double& w : weight) w /= total;
+    if (!router.sigmoid)
+      for (double& w : weight) w /= total;
     const auto best_first = [](const std::vector<double>& values) {
       std::vector<int64_t> order(values.size());
       std::iota(order.begin(), order.end(), 0);
@@ -110,7 +118,8 @@ inline Routes route_definition(const Router& router, const Tensor& logits, const
     };
     std::vector<double> group_scores;
     for (int64_t g = 0; g < router.groups; ++g) {
-      std::vector<double> members(score.begin() + g * group_size, score.begin() + (g + 1) * group_size);
+      std::vector<double> members(score.begin() + g * group_size,
+                                  score.begin() + (g + 1) * group_size);
       std::sort(members.rbegin(), members.rend());
       group_scores.push_back(members[0] + (bias.defined() && group_size > 1 ? members[1] : 0.0));
     }
@@ -125,7 +134,8 @@ inline Routes route_definition(const Router& router, const Tensor& logits, const
     for (int64_t e : chosen) sum += weight[static_cast<size_t>(e)];
     for (int64_t e : chosen) {
       routes.ids.push_back(e);
-      routes.weights.push_back(router.scale * weight[static_cast<size_t>(e)] / (router.renormalize ? sum : 1.0));
+      routes.weights.push_back(router.scale * weight[static_cast<size_t>(e)] /
+                               (router.renormalize ? sum : 1.0));
     }
   }
   return routes;

@@ -57,10 +57,13 @@ inline bool bit_equal(const Tensor& a, const Tensor& b) {
   const Tensor x = a.contiguous(), y = b.contiguous();
   return x.shape() == y.shape() && x.dtype() == y.dtype() &&
          (x.num_elements() == 0 ||
-          std::memcmp(x.data(), y.data(), static_cast<size_t>(x.num_elements() * dtype_bytes(x.dtype()))) == 0);
+          std::memcmp(x.data(), y.data(),
+                      static_cast<size_t>(x.num_elements() * dtype_bytes(x.dtype()))) == 0);
 }
 
 /// The bound that the project promises for one rounding of a float32 accumulation.
-inline double tolerance(DType dtype) { return dtype == DType::kBF16 ? 5e-3 : dtype == DType::kF16 ? 1e-3 : 1e-5; }
+inline double tolerance(DType dtype) {
+  return dtype == DType::kBF16 ? 5e-3 : dtype == DType::kF16 ? 1e-3 : 1e-5;
+}
 
 }  // namespace tileops::testing

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks of an op on rows of its spec entry: time, and the rates that its roofline formulas give.
+// Benchmarks of an op on rows of its spec entry: time, and the rates that its roofline formulas
+// give.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -32,8 +33,8 @@ void bench_workload(benchmark::State& state, const std::string& label) {
 template <class OpT>
 bool register_workload_benches(std::initializer_list<const char*> labels) {
   for (const char* label : labels) {
-    benchmark::RegisterBenchmark((std::string(OpT::kName) + "/" + label).c_str(), bench_workload<OpT>,
-                                 std::string(label))
+    benchmark::RegisterBenchmark((std::string(OpT::kName) + "/" + label).c_str(),
+                                 bench_workload<OpT>, std::string(label))
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
   }

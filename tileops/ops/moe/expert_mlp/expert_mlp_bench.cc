@@ -15,7 +15,9 @@ void BM_CompositeCall(benchmark::State& state) {
   const Tensor inputs[] = {testing::random_tensor({4, 64}, DType::kBF16, 1),
                            testing::random_tensor({8, 64, 64}, DType::kBF16, 2),
                            testing::random_tensor({8, 64, 32}, DType::kBF16, 3),
-                           testing::int_tensor({8}, {1, 1, 2, 2, 3, 3, 4, 4}), Tensor(), Tensor()};
+                           testing::int_tensor({8}, {1, 1, 2, 2, 3, 3, 4, 4}),
+                           Tensor(),
+                           Tensor()};
   const Tensor outs[] = {testing::poisoned({4, 64}, DType::kBF16)};
   for (auto _ : state) benchmark::DoNotOptimize(op.call({inputs, outs}));
 }

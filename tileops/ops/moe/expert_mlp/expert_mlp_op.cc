@@ -11,17 +11,20 @@ MoEExpertMLPFwdOp::MoEExpertMLPFwdOp(MGroupedLayout layout, GatedActivation acti
                {"activation", activation.to_value()},
                {"batch_invariant", batch_invariant}},
               std::move(options)) {
-  gate_up_ = delegate_for<"gate_up">(settled, nullptr, layout, activation, std::nullopt, batch_invariant);
-  down_ = delegate_for<"down">(settled, nullptr, layout, GatedActivation(), std::nullopt, batch_invariant);
+  gate_up_ =
+      delegate_for<"gate_up">(settled, nullptr, layout, activation, std::nullopt, batch_invariant);
+  down_ = delegate_for<"down">(settled, nullptr, layout, GatedActivation(), std::nullopt,
+                               batch_invariant);
 }
 
 std::shared_ptr<MoEExpertMLPFwdOp> MoEExpertMLPFwdOp::from_params(const Params& params,
                                                                   const OpOptions& options) {
   const Value* activation = params.find("activation");
-  return std::make_shared<MoEExpertMLPFwdOp>(
-      MGroupedLayout::from_value(params.at("layout")),
-      activation == nullptr ? GatedActivation::silu_and_mul : GatedActivation::from_value(*activation),
-      bool_param(params, "batch_invariant", false), options);
+  return std::make_shared<MoEExpertMLPFwdOp>(MGroupedLayout::from_value(params.at("layout")),
+                                             activation == nullptr
+                                                 ? GatedActivation::silu_and_mul
+                                                 : GatedActivation::from_value(*activation),
+                                             bool_param(params, "batch_invariant", false), options);
 }
 
 Tensor MoEExpertMLPFwdOp::invoke(const Op& op, const Tensor& expert_input, const Tensor& w_gate_up,

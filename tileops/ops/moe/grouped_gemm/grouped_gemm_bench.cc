@@ -53,8 +53,10 @@ BENCHMARK(BM_KernelLookup);
 
 void BM_Record(benchmark::State& state) {
   const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
-  const auto signature = std::make_shared<const spec::Signature>(op.signature().shared_entry(), op.params());
-  for (auto _ : state) benchmark::DoNotOptimize(std::make_shared<CallRecord>(op.op_class(), signature));
+  const auto signature =
+      std::make_shared<const spec::Signature>(op.signature().shared_entry(), op.params());
+  for (auto _ : state)
+    benchmark::DoNotOptimize(std::make_shared<CallRecord>(op.op_class(), signature));
 }
 BENCHMARK(BM_Record);
 

@@ -12,7 +12,8 @@ namespace {
 
 class CpuBlockedKernel final : public GroupedGemmKernel {
  public:
-  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation, const cpu::GemmOptions& options)
+  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation,
+                   const cpu::GemmOptions& options)
       : layout_(layout), activation_(cpu_activation(activation)), options_(options) {}
 
   Params config() const override { return cpu_gemm_config(options_); }
@@ -47,12 +48,13 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
     cpu::GroupedGemm problem{
         .segments = segments,
         .a = {at_slab(args.a, a), args.a.dtype(), a.row_stride, a.column_stride},
-        .b = {args.b.data(), args.b.dtype(), args.b.shape()[0], args.b.shape()[1], args.b.shape()[2],
-              args.b.strides()[0], args.b.strides()[1], args.b.strides()[2]},
+        .b = {args.b.data(), args.b.dtype(), args.b.shape()[0], args.b.shape()[1],
+              args.b.shape()[2], args.b.strides()[0], args.b.strides()[1], args.b.strides()[2]},
         .activation = activation_,
         .out = {at_slab(args.out, out), args.out.dtype(), out.row_stride, out.column_stride}};
     if (args.bias.defined()) {
-      problem.bias = {args.bias.data(), args.bias.dtype(), args.bias.strides()[0], args.bias.strides()[1]};
+      problem.bias = {args.bias.data(), args.bias.dtype(), args.bias.strides()[0],
+                      args.bias.strides()[1]};
     }
     cpu::grouped_gemm(problem, options_);
   }
@@ -68,11 +70,12 @@ Implementation<GroupedGemm> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<GroupedGemm> {
-            return {Value::List{call.layout.to_value(), call.activation.to_value(), call.batch_invariant},
+            return {Value::List{call.layout.to_value(), call.activation.to_value(),
+                                call.batch_invariant},
                     [layout = call.layout, activation = call.activation,
                      invariant = call.batch_invariant](const BuildOptions& build) {
-                      return std::make_shared<CpuBlockedKernel>(layout, activation,
-                                                                cpu_gemm_options(build.kernel_config, invariant));
+                      return std::make_shared<CpuBlockedKernel>(
+                          layout, activation, cpu_gemm_options(build.kernel_config, invariant));
                     }};
           }};
 }

@@ -21,9 +21,9 @@ struct Call {
   DType out_dtype = DType::kBF16;
   bool has_bias = false;
   Device device;
-  int64_t num_rows = 0;      // P, or E * max_m
+  int64_t num_rows = 0;  // P, or E * max_m
   int64_t num_experts = 0;
-  int64_t n = 0;             // rows of b per expert, gate and up together
+  int64_t n = 0;  // rows of b per expert, gate and up together
   int64_t k = 0;
   bool k_major = true;       // a and b have unit stride along K
   bool out_n_major = true;   // out has unit stride along N
@@ -58,8 +58,8 @@ struct GroupedGemm {
 };
 
 /// The facts of a call as selection sees them.
-Call make_call(const MGroupedLayout& layout, const GatedActivation& activation, bool batch_invariant,
-               const Args& args);
+Call make_call(const MGroupedLayout& layout, const GatedActivation& activation,
+               bool batch_invariant, const Args& args);
 
 Implementation<GroupedGemm> reference();
 Implementation<GroupedGemm> cpu_blocked();

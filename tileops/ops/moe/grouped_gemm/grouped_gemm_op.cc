@@ -10,19 +10,21 @@ namespace grouped_gemm {
 
 size_t Call::hash() const {
   return hash_of(layout.hash(), activation.hash(), batch_invariant, static_cast<int>(dtype),
-                 static_cast<int>(out_dtype), has_bias, static_cast<int>(device.type), device.index, num_rows, num_experts, n, k, k_major,
-                 out_n_major, a_alignment, b_alignment, out_alignment);
+                 static_cast<int>(out_dtype), has_bias, static_cast<int>(device.type), device.index,
+                 num_rows, num_experts, n, k, k_major, out_n_major, a_alignment, b_alignment,
+                 out_alignment);
 }
 
 std::string Call::to_string() const {
-  return fmt::format("{}, activation {}, {} to {}, rows {}, E {}, N {}, K {}{}{}", tileops::to_string(layout.to_value()),
-                     tileops::to_string(activation.to_value()), dtype_short_name(dtype), dtype_short_name(out_dtype),
-                     num_rows, num_experts, n, k, has_bias ? ", bias" : "",
-                     batch_invariant ? ", batch invariant" : "");
+  return fmt::format("{}, activation {}, {} to {}, rows {}, E {}, N {}, K {}{}{}",
+                     tileops::to_string(layout.to_value()),
+                     tileops::to_string(activation.to_value()), dtype_short_name(dtype),
+                     dtype_short_name(out_dtype), num_rows, num_experts, n, k,
+                     has_bias ? ", bias" : "", batch_invariant ? ", batch invariant" : "");
 }
 
-Call make_call(const MGroupedLayout& layout, const GatedActivation& activation, bool batch_invariant,
-               const Args& args) {
+Call make_call(const MGroupedLayout& layout, const GatedActivation& activation,
+               bool batch_invariant, const Args& args) {
   const Shape& a = args.a.shape();
   return {.layout = layout,
           .activation = activation,
@@ -45,7 +47,8 @@ Call make_call(const MGroupedLayout& layout, const GatedActivation& activation, 
 }  // namespace grouped_gemm
 
 MoEGroupedGemmFwdOp::MoEGroupedGemmFwdOp(MGroupedLayout layout, GatedActivation activation,
-                                         std::optional<DType> out_dtype, bool batch_invariant, OpOptions options)
+                                         std::optional<DType> out_dtype, bool batch_invariant,
+                                         OpOptions options)
     : TypedOp({{"layout", layout.to_value()},
                {"activation", activation.to_value()},
                {"out_dtype", dtype_value(out_dtype)},
@@ -78,7 +81,9 @@ Tensor MoEGroupedGemmFwdOp::invoke(const Op& op, const Tensor& a, const Tensor& 
 Results MoEGroupedGemmFwdOp::forward(Call& call) const {
   const Tensor out = call.output();
   const grouped_gemm::Args args{call.input(0), call.input(1), call.input(2), call.input(3), out};
-  kernel_for<grouped_gemm::GroupedGemm>(call, make_call(layout_, activation_, batch_invariant_, args)).run(args);
+  kernel_for<grouped_gemm::GroupedGemm>(call,
+                                        make_call(layout_, activation_, batch_invariant_, args))
+      .run(args);
   return {out};
 }
 

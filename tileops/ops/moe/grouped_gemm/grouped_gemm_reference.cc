@@ -13,7 +13,8 @@ const std::byte* element(const Tensor& tensor, int64_t offset) {
 
 class ReferenceKernel final : public GroupedGemmKernel {
  public:
-  ReferenceKernel(MGroupedLayout layout, GatedActivation activation) : layout_(layout), activation_(activation) {}
+  ReferenceKernel(MGroupedLayout layout, GatedActivation activation)
+      : layout_(layout), activation_(activation) {}
 
   void run(const Args& args) const override {
     const RowMatrix a = row_matrix(layout_, args.a);
@@ -33,13 +34,15 @@ class ReferenceKernel final : public GroupedGemmKernel {
     std::vector<double> a_row(static_cast<size_t>(k_size)), values(static_cast<size_t>(n_size));
     const int64_t a_stride = args.a.strides()[args.a.rank() - 1];
     for (int64_t k = 0; k < k_size; ++k) {
-      a_row[static_cast<size_t>(k)] = load_element(args.a.dtype(), element(args.a, a_offset + k * a_stride));
+      a_row[static_cast<size_t>(k)] =
+          load_element(args.a.dtype(), element(args.a, a_offset + k * a_stride));
     }
     for (int64_t n = 0; n < n_size; ++n) {
       double sum = 0;
       const int64_t b_offset = expert * b.strides()[0] + n * b.strides()[1];
       for (int64_t k = 0; k < k_size; ++k) {
-        sum += a_row[static_cast<size_t>(k)] * load_element(b.dtype(), element(b, b_offset + k * b.strides()[2]));
+        sum += a_row[static_cast<size_t>(k)] *
+               load_element(b.dtype(), element(b, b_offset + k * b.strides()[2]));
       }
       if (args.bias.defined()) {
         const int64_t offset = expert * args.bias.strides()[0] + n * args.bias.strides()[1];
@@ -55,9 +58,10 @@ class ReferenceKernel final : public GroupedGemmKernel {
     auto* base = args.out.data_as<std::byte>();
     for (int64_t j = 0; j < out.num_columns; ++j) {
       const auto at = [&](int64_t n) { return values[static_cast<size_t>(n)]; };
-      const double value = activation_.is_none()          ? at(j)
-                           : activation_.is_interleaved() ? activation_(at(2 * j), at(2 * j + 1))
-                                                          : activation_(at(j), at(out.num_columns + j));
+      const double value = activation_.is_none() ? at(j)
+                           : activation_.is_interleaved()
+                               ? activation_(at(2 * j), at(2 * j + 1))
+                               : activation_(at(j), at(out.num_columns + j));
       const int64_t offset = out.offset(row) + j * out.column_stride;
       store_element(args.out.dtype(), base + offset * dtype_bytes(args.out.dtype()), value);
     }
