@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by ./test --all: what takes longer than an edit-test round.
+tileops_packages=(clang-14 libclang-rt-14-dev clang-format-14)
+tileops_install_packages
+./run
+cmake/check_format.sh
+
+cmake/build.sh asan
+ctest --test-dir build/asan --output-on-failure -j "$(nproc)"
+cmake/build.sh tsan contract_threads_test
+ctest --test-dir build/tsan --output-on-failure -R contract_threads_test
+
+cmake/build.sh fuzz fuzz_safetensors fuzz_dlpack fuzz_yaml fuzz_expr
+ctest --test-dir build/fuzz --output-on-failure -R '^fuzz_' -j "$(nproc)"
