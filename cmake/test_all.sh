@@ -7,8 +7,8 @@ cmake/check_format.sh
 
 cmake/build.sh asan
 ctest --test-dir build/asan --output-on-failure -j "$(nproc)"
-cmake/build.sh tsan contract_threads_test
-ctest --test-dir build/tsan --output-on-failure -R contract_threads_test
+cmake/build.sh tsan threads_test
+ctest --test-dir build/tsan --output-on-failure -R "^threads_test$"
 
 cmake/build.sh fuzz fuzz_safetensors fuzz_dlpack fuzz_yaml fuzz_expr
-ctest --test-dir build/fuzz --output-on-failure -R '^fuzz_' -j "$(nproc)"
+ctest --test-dir build/fuzz/tests/fuzz --output-on-failure -j "$(nproc)"
