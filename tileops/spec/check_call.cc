@@ -201,8 +201,8 @@ class CallCheck {
 
   DType dtype_of(const DTypeDecl& decl, const std::string& name) {
     if (decl.dtypes != 0) return static_cast<DType>(__builtin_ctz(decl.dtypes));
-    if (decl.index >= 0 && facts_.indices[static_cast<size_t>(decl.index)].kind ==
-                               IndexValue::Kind::kDType) {
+    if (decl.index >= 0 &&
+        facts_.indices[static_cast<size_t>(decl.index)].kind == IndexValue::Kind::kDType) {
       return facts_.indices[static_cast<size_t>(decl.index)].dtype;
     }
     try {
@@ -254,8 +254,8 @@ class CallCheck {
                   "{}: {} is on {}; the call is on {}", entry_.name, buffer_name(j),
                   to_string(out.device()), to_string(wanted.device));
     TILEOPS_CHECK(ErrorKind::kShape, !overlaps_itself(out.shape(), out.strides()),
-                  "{}: {} has strides {} for shape {}: its elements overlap each other", entry_.name,
-                  buffer_name(j), to_string(out.strides()), to_string(out.shape()));
+                  "{}: {} has strides {} for shape {}: its elements overlap each other",
+                  entry_.name, buffer_name(j), to_string(out.strides()), to_string(out.shape()));
     for (size_t i = 0; i < call_.inputs.size(); ++i) {
       TILEOPS_CHECK(ErrorKind::kValue, !call_.inputs[i].defined() || !out.overlaps(call_.inputs[i]),
                     "{}: {} overlaps {}; the spec says that one is written while the other is read",
@@ -282,14 +282,15 @@ class CallCheck {
     const Tensor& written = call_.inputs[i];
     TILEOPS_CHECK(ErrorKind::kShape, !overlaps_itself(written.shape(), written.strides()),
                   "{}: {} is written, and has strides {} for shape {}: its elements overlap each "
-                  "other", entry_.name, entry_.inputs[i].name, to_string(written.strides()),
+                  "other",
+                  entry_.name, entry_.inputs[i].name, to_string(written.strides()),
                   to_string(written.shape()));
     for (size_t other = 0; other < call_.inputs.size(); ++other) {
-      TILEOPS_CHECK(ErrorKind::kValue,
-                    other == i || !call_.inputs[other].defined() ||
-                        !written.overlaps(call_.inputs[other]),
-                    "{}: {} is written, and overlaps {}", entry_.name, entry_.inputs[i].name,
-                    entry_.inputs[other].name);
+      TILEOPS_CHECK(
+          ErrorKind::kValue,
+          other == i || !call_.inputs[other].defined() || !written.overlaps(call_.inputs[other]),
+          "{}: {} is written, and overlaps {}", entry_.name, entry_.inputs[i].name,
+          entry_.inputs[other].name);
     }
     facts_.mutated |= 1u << i;
     facts_.writes = true;

@@ -51,12 +51,14 @@ void Signature::check_result(const CallTensors& call, const CallFacts& facts,
                   "{}: {} gave {} {}; the spec says that it is {} in this call", entry.name, server,
                   result.defined() ? "a" : "no", name, wanted.present ? "there" : "absent");
     if (!wanted.present) continue;
-    TILEOPS_CHECK(kind, result.shape() == wanted.shape, "{}: {} of {}; the spec says {}", entry.name,
-                  shape_text(name, result.shape()), server, to_string(wanted.shape));
-    TILEOPS_CHECK(kind, result.dtype() == wanted.dtype, "{}: {} of {} has dtype {}; the spec says {}",
-                  entry.name, name, server, dtype_name(result.dtype()), dtype_name(wanted.dtype));
-    TILEOPS_CHECK(kind, result.device() == wanted.device, "{}: {} of {} is on {}; the call is on {}",
-                  entry.name, name, server, to_string(result.device()), to_string(wanted.device));
+    TILEOPS_CHECK(kind, result.shape() == wanted.shape, "{}: {} of {}; the spec says {}",
+                  entry.name, shape_text(name, result.shape()), server, to_string(wanted.shape));
+    TILEOPS_CHECK(kind, result.dtype() == wanted.dtype,
+                  "{}: {} of {} has dtype {}; the spec says {}", entry.name, name, server,
+                  dtype_name(result.dtype()), dtype_name(wanted.dtype));
+    TILEOPS_CHECK(kind, result.device() == wanted.device,
+                  "{}: {} of {} is on {}; the call is on {}", entry.name, name, server,
+                  to_string(result.device()), to_string(wanted.device));
     const Tensor* out = given_buffer(*plan_, call, j);
     const int alias = entry.output_specs[j].alias;
     if (alias >= 0) out = &call.inputs[static_cast<size_t>(alias)];
@@ -66,11 +68,13 @@ void Signature::check_result(const CallTensors& call, const CallFacts& facts,
                     alias >= 0 ? entry.inputs[static_cast<size_t>(alias)].name : "out");
       continue;
     }
-    TILEOPS_CHECK(kind, result.is_contiguous(), "{}: {} of {} has strides {}; the spec says contiguous",
-                  entry.name, name, server, to_string(result.strides()));
+    TILEOPS_CHECK(kind, result.is_contiguous(),
+                  "{}: {} of {} has strides {}; the spec says contiguous", entry.name, name, server,
+                  to_string(result.strides()));
     for (size_t i = 0; i < call.inputs.size(); ++i) {
-      TILEOPS_CHECK(kind, !shares_storage(result, call.inputs[i]), "{}: {} of {} shares storage with {}",
-                    entry.name, name, server, entry.inputs[i].name);
+      TILEOPS_CHECK(kind, !shares_storage(result, call.inputs[i]),
+                    "{}: {} of {} shares storage with {}", entry.name, name, server,
+                    entry.inputs[i].name);
     }
     for (const Tensor& tensor : held) {
       TILEOPS_CHECK(kind, !shares_storage(result, tensor),
@@ -78,8 +82,9 @@ void Signature::check_result(const CallTensors& call, const CallFacts& facts,
                     name, server);
     }
     for (size_t other = 0; other < j; ++other) {
-      TILEOPS_CHECK(kind, !shares_storage(result, results[other]), "{}: {} of {} shares storage with {}",
-                    entry.name, name, server, entry.outputs[other].name);
+      TILEOPS_CHECK(kind, !shares_storage(result, results[other]),
+                    "{}: {} of {} shares storage with {}", entry.name, name, server,
+                    entry.outputs[other].name);
     }
   }
 }

@@ -15,8 +15,8 @@ struct ClassFacts {
   std::string name;                                            // the entry's name
   std::vector<std::pair<std::string, std::string>> delegates;  // stage -> entry name, in order
   std::vector<std::string> kernel_keys;                        // kernel_types' keys, in order
-  std::vector<std::string> params;     // constructor parameters that the spec declares, in order
-  std::vector<std::string> injected;   // constructor parameters that take a sub-op or a service
+  std::vector<std::string> params;    // constructor parameters that the spec declares, in order
+  std::vector<std::string> injected;  // constructor parameters that take a sub-op or a service
 };
 
 /// The class of an entry's name, or null where no class of that name is linked in.

@@ -32,7 +32,8 @@ void read_param(EntryContext& context, const std::string& name, const YamlNode& 
   const YamlNode* type_node = &node;
   const bool full = node.is_map() && node.find("enum") == nullptr;
   if (full) {
-    check_keys(node, {"type", "default", "keyword_only", "execution", "doc"}, place, context.report);
+    check_keys(node, {"type", "default", "keyword_only", "execution", "doc"}, place,
+               context.report);
     type_node = node.find("type");
     if (type_node == nullptr) {
       context.report.add("S107", place, "its type is missing");
@@ -91,9 +92,12 @@ bool read_index_kind(const std::string& text, IndexDecl& decl, IndexSpec& spec) 
 
 StaticKind index_kind(IndexValue::Kind kind) {
   switch (kind) {
-    case IndexValue::Kind::kDim: return {StaticKind::Base::kInt};
-    case IndexValue::Kind::kDType: return {StaticKind::Base::kDType};
-    default: return {StaticKind::Base::kSeq};
+    case IndexValue::Kind::kDim:
+      return {StaticKind::Base::kInt};
+    case IndexValue::Kind::kDType:
+      return {StaticKind::Base::kDType};
+    default:
+      return {StaticKind::Base::kSeq};
   }
 }
 
@@ -157,8 +161,9 @@ class LetReader {
     }
     const bool fits = decl.kind != IndexValue::Kind::kDim || kind.base == StaticKind::Base::kInt;
     if (!fits || kind.nullable) {
-      context_.report.add("S403", at(each),
-                          fmt::format("let names a size, a shape or a dtype, not {}", kind_text(kind)));
+      context_.report.add(
+          "S403", at(each),
+          fmt::format("let names a size, a shape or a dtype, not {}", kind_text(kind)));
       return true;
     }
     const auto slot = static_cast<int32_t>(entry.indices.size());
@@ -204,8 +209,8 @@ void read_stage(EntryContext& context, const YamlNode& node, const Place& place)
   }
   if (!is_identifier(stage.name)) context.report.add("S802", place, "a stage has a name");
   if (stage.op.empty() == stage.kernel.empty()) {
-    context.report.add("S804", place, fmt::format("stage {} names exactly one of op and kernel",
-                                                  stage.name));
+    context.report.add("S804", place,
+                       fmt::format("stage {} names exactly one of op and kernel", stage.name));
   }
   for (const Stage& other : context.entry.composition) {
     if (other.name == stage.name) {
@@ -244,8 +249,9 @@ void read_indices(EntryContext& context, const YamlNode& forall, const Place& pl
     IndexDecl decl{name};
     IndexSpec spec{0, std::nullopt, value.line};
     if (!value.is_scalar() || !read_index_kind(value.scalar, decl, spec)) {
-      context.report.add("S301", at, fmt::format("'{}' is no kind: Dim, Shape, DType[...] or Seq[Int]",
-                                                 value.scalar));
+      context.report.add(
+          "S301", at,
+          fmt::format("'{}' is no kind: Dim, Shape, DType[...] or Seq[Int]", value.scalar));
       continue;
     }
     const auto slot = static_cast<int32_t>(context.entry.indices.size());
@@ -278,8 +284,8 @@ void declare_tensors(EntryContext& context, const YamlNode& node, const Place& p
     decl.name = name;
     if (value.is_map()) {
       const YamlNode* when = value.find("when");
-      const auto flag = [&](std::string_view key) {
-        const YamlNode* part = value.find(key);
+      const auto flag = [&spec = value](std::string_view key) {
+        const YamlNode* part = spec.find(key);
         return part != nullptr && part->scalar == "true";
       };
       decl.optional = flag("optional") || flag("nullable") || when != nullptr;

@@ -58,9 +58,9 @@ void check_groups(EntryContext& context, const Place& place) {
     if (group.empty()) continue;
     ++members[group];
     if (!entry.inputs[i].optional) {
-      context.report.add("S312", place.at("signature.inputs." + entry.inputs[i].name,
-                                          entry.input_specs[i].line),
-                         "a tensor of a group is optional");
+      context.report.add(
+          "S312", place.at("signature.inputs." + entry.inputs[i].name, entry.input_specs[i].line),
+          "a tensor of a group is optional");
     }
   }
   for (const auto& [group, count] : members) {
@@ -74,9 +74,9 @@ void check_effects(EntryContext& context, const Place& place) {
   const EntryImpl& entry = context.entry;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
     if (!entry.inputs[i].mutated || !entry.inputs[i].metadata) continue;
-    context.report.add("S502", place.at("signature.inputs." + entry.inputs[i].name,
-                                        entry.input_specs[i].line),
-                       "metadata is read after the call: it cannot be mutated");
+    context.report.add(
+        "S502", place.at("signature.inputs." + entry.inputs[i].name, entry.input_specs[i].line),
+        "metadata is read after the call: it cannot be mutated");
   }
   for (size_t j = 0; j < entry.outputs.size(); ++j) {
     const int alias = entry.output_specs[j].alias;
@@ -84,13 +84,13 @@ void check_effects(EntryContext& context, const Place& place) {
     const TensorDecl& input = entry.inputs[static_cast<size_t>(alias)];
     const TensorDecl& output = entry.outputs[j];
     if (input.shape_text != output.shape_text || input.dtype_text != output.dtype_text) {
-      context.report.add("S504", place.at("signature.outputs." + output.name,
-                                          entry.output_specs[j].line),
+      context.report.add("S504",
+                         place.at("signature.outputs." + output.name, entry.output_specs[j].line),
                          fmt::format("it is {}, but declared otherwise", input.name));
     }
     if (input.optional && !output.optional) {
-      context.report.add("S508", place.at("signature.outputs." + output.name,
-                                          entry.output_specs[j].line),
+      context.report.add("S508",
+                         place.at("signature.outputs." + output.name, entry.output_specs[j].line),
                          fmt::format("{} may be absent, and it not", input.name));
     }
   }
@@ -114,9 +114,9 @@ void check_used(EntryContext& context, const Place& place) {
   }
   for (size_t i = 0; i < entry.indices.size(); ++i) {
     if (entry.indices[i].derived || used.contains(static_cast<int>(i))) continue;
-    context.report.add("S315",
-                       place.at("signature.forall." + entry.indices[i].name, entry.index_specs[i].line),
-                       fmt::format("no input mentions {}", entry.indices[i].name));
+    context.report.add(
+        "S315", place.at("signature.forall." + entry.indices[i].name, entry.index_specs[i].line),
+        fmt::format("no input mentions {}", entry.indices[i].name));
   }
 }
 

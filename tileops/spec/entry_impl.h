@@ -20,10 +20,10 @@ namespace tileops::spec {
 /// What chooses a case of a type family: a parameter, a field of one, or present(x).
 struct Discriminant {
   std::string text;
-  std::string path;                  // of the parameter, field or tensor
+  std::string path;  // of the parameter, field or tensor
   ExprNode node;
-  std::vector<std::string> labels;   // its cases: enumerators, constructors, true and false, None
-  int input = -1;                    // present(input): known at the call only
+  std::vector<std::string> labels;  // its cases: enumerators, constructors, true and false, None
+  int input = -1;                   // present(input): known at the call only
 };
 
 /// A leaf of a type family: `value` holds where every discriminant of `when` has its label.
@@ -82,7 +82,7 @@ struct TensorSpec {
   Cases<ShapeDecl> shapes;
   Cases<DTypeDecl> dtypes;
   Cases<std::vector<Formula>> requirements;
-  std::string group;               // inputs that come together
+  std::string group;  // inputs that come together
   bool write_only = false;
   bool nullable = false;
   std::optional<Formula> when;     // output: when it is there
@@ -92,7 +92,7 @@ struct TensorSpec {
 };
 
 struct IndexSpec {
-  uint32_t dtypes = 0;             // DType[...]
+  uint32_t dtypes = 0;  // DType[...]
   std::optional<Formula> let;
   int line = 0;
 };
@@ -112,16 +112,16 @@ struct WorkloadRow {
   std::vector<std::string> tags;
   std::vector<std::vector<std::pair<int, DType>>> dtype_cases;  // index slot -> dtype
   Params params;
-  Params indices;                     // sizes given by the row
-  Params args;                        // of the generators
-  std::vector<std::string> present;   // optional inputs that come
+  Params indices;                    // sizes given by the row
+  Params args;                       // of the generators
+  std::vector<std::string> present;  // optional inputs that come
   int line = 0;
 };
 struct Workloads {
   std::vector<ArgDecl> args;
-  Scope scope;                                            // the entry's names and the args
+  Scope scope;                                             // the entry's names and the args
   std::vector<std::pair<int, Cases<Formula>>> determined;  // index slot -> its size
-  std::vector<Cases<GeneratorCall>> generators;           // per input; empty: the default
+  std::vector<Cases<GeneratorCall>> generators;            // per input; empty: the default
   std::vector<WorkloadRow> rows;
 };
 

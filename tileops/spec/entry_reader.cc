@@ -25,8 +25,9 @@ void read_combos(EntryContext& context, const YamlNode& node, const Place& place
   for (const YamlNode& item : node.items) {
     std::vector<std::pair<int, DType>> combo;
     for (const auto& [name, value] : item.members) {
-      const auto it = std::find_if(entry.indices.begin(), entry.indices.end(),
-                                   [&](const IndexDecl& index) { return index.name == name; });
+      const auto it =
+          std::find_if(entry.indices.begin(), entry.indices.end(),
+                       [&name = name](const IndexDecl& index) { return index.name == name; });
       const auto dtype = parse_dtype(value.scalar);
       if (it == entry.indices.end() || it->kind != IndexValue::Kind::kDType || !dtype) {
         context.report.add("S314", place.at(name, item.line),
@@ -57,8 +58,10 @@ void read_rules(EntryContext& context, const YamlNode& node, const Place& place)
 
 void read_signature(EntryContext& context, const YamlNode& node, const Place& place) {
   EntryImpl& entry = context.entry;
-  check_keys(node, {"forall", "params", "construction_tensors", "inputs", "outputs", "let",
-                    "shape_rules", "dtype_combos"}, place, context.report);
+  check_keys(node,
+             {"forall", "params", "construction_tensors", "inputs", "outputs", "let", "shape_rules",
+              "dtype_combos"},
+             place, context.report);
   const auto section = [&](std::string_view name, auto&& read) {
     if (const YamlNode* part = node.find(name)) read(*part, place.at(name, part->line));
   };
@@ -163,8 +166,8 @@ bool read_flag(const YamlNode* node, const Place& place, Report& report, bool ot
   return otherwise;
 }
 
-std::optional<Formula> read_formula(const YamlNode& node, const Scope& scope, const Narrowing& known,
-                                    const Place& place, Report& report) {
+std::optional<Formula> read_formula(const YamlNode& node, const Scope& scope,
+                                    const Narrowing& known, const Place& place, Report& report) {
   const auto text = read_text(node, place, report);
   if (!text) return std::nullopt;
   try {
@@ -183,8 +186,8 @@ std::optional<Formula> read_predicate(const YamlNode& node, const Scope& scope,
   if (!formula) return std::nullopt;
   const StaticKind kind = check_kinds(formula->expr.root, scope, known);
   if (kind.base == StaticKind::Base::kBool && !kind.nullable) return formula;
-  report.add("S407", place, fmt::format("'{}' is no predicate: it gives {}", formula->expr.text,
-                                        kind_text(kind)));
+  report.add("S407", place,
+             fmt::format("'{}' is no predicate: it gives {}", formula->expr.text, kind_text(kind)));
   return std::nullopt;
 }
 
@@ -201,8 +204,10 @@ std::shared_ptr<const EntryImpl> read_entry(const std::string& name, const YamlN
   if (!is_identifier(name)) {
     report.add("S110", place, fmt::format("'{}' is no name for an op", name));
   }
-  if (!check_keys(node, {"family", "status", "summary", "ref_api", "signature", "generators",
-                         "workloads", "roofline", "composition"}, place, report)) {
+  if (!check_keys(node,
+                  {"family", "status", "summary", "ref_api", "signature", "generators", "workloads",
+                   "roofline", "composition"},
+                  place, report)) {
     return entry;
   }
   read_head(context, node, place);

@@ -28,8 +28,8 @@ std::optional<std::string> read_text(const YamlNode& node, const Place& place, R
 /// true or false; `otherwise`, and S111, for anything else.
 bool read_flag(const YamlNode* node, const Place& place, Report& report, bool otherwise = false);
 /// Parses and kind-checks; faults go to the report with the expression's text.
-std::optional<Formula> read_formula(const YamlNode& node, const Scope& scope, const Narrowing& known,
-                                    const Place& place, Report& report);
+std::optional<Formula> read_formula(const YamlNode& node, const Scope& scope,
+                                    const Narrowing& known, const Place& place, Report& report);
 /// The same, and S407 where it is no predicate.
 std::optional<Formula> read_predicate(const YamlNode& node, const Scope& scope,
                                       const Narrowing& known, const Place& place, Report& report);

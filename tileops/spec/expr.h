@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of the spec: a closed language, parsed and kind-checked once, evaluated without parsing.
+// Expressions of the spec: a closed language, parsed and kind-checked once, evaluated without
+// parsing.
 #pragma once
 
 #include <array>
@@ -24,13 +25,46 @@ inline constexpr int kMaxExprDepth = 64;
 inline constexpr int kMaxLoops = 4;
 
 enum class ExprOp : uint8_t {
-  kNone, kBool, kInt, kFloat, kString, kDType, kTuple,
-  kName,                             // before names are resolved
-  kIndex, kParam, kTensor, kLoop,    // after: slot says which
-  kNeg, kNot, kAdd, kSub, kMul, kDiv, kFloorDiv, kMod,
-  kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn, kAnd, kOr, kIf,
-  kSubscript, kField, kPresent, kCall,
-  kAll, kAny, kSum, kMax, kMin,      // over a comprehension
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kDType,
+  kTuple,
+  kName,  // before names are resolved
+  kIndex,
+  kParam,
+  kTensor,
+  kLoop,  // after: slot says which
+  kNeg,
+  kNot,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kIn,
+  kNotIn,
+  kAnd,
+  kOr,
+  kIf,
+  kSubscript,
+  kField,
+  kPresent,
+  kCall,
+  kAll,
+  kAny,
+  kSum,
+  kMax,
+  kMin,  // over a comprehension
 };
 
 /// kIf: kids are then, condition, else. A comprehension: kids are the body, then start and stop of
@@ -65,8 +99,25 @@ std::vector<std::string> names_of(const ExprNode& node);
 
 /// The functions of the language.
 enum class Primitive : int32_t {
-  kAbs, kMin, kMax, kCeilDiv, kAlignUp, kSqrt, kIsFinite, kLen, kProd, kItemsize, kRank, kNumel,
-  kSize, kBytes, kValidRows, kExpertsHit, kDistinct, kValidIds, kStaged,
+  kAbs,
+  kMin,
+  kMax,
+  kCeilDiv,
+  kAlignUp,
+  kSqrt,
+  kIsFinite,
+  kLen,
+  kProd,
+  kItemsize,
+  kRank,
+  kNumel,
+  kSize,
+  kBytes,
+  kValidRows,
+  kExpertsHit,
+  kDistinct,
+  kValidIds,
+  kStaged,
 };
 struct PrimitiveInfo {
   std::string_view name;
@@ -83,7 +134,18 @@ struct Val {
     const char* data;
     size_t size;
   };
-  enum class Kind : uint8_t { kNone, kBool, kInt, kFloat, kDType, kString, kSum, kList, kSeq, kTensor };
+  enum class Kind : uint8_t {
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kDType,
+    kString,
+    kSum,
+    kList,
+    kSeq,
+    kTensor
+  };
   Kind kind = Kind::kNone;
   union {
     bool boolean;
@@ -122,10 +184,10 @@ struct Env {
   const IndexValue* indices = nullptr;
   const TensorFacts* inputs = nullptr;
   std::span<const TensorFacts> construction = {};
-  std::span<const Tensor> contents = {};     // of the inputs, where contents may be read
-  const RooflineCall* roofline = nullptr;    // where a formula is priced
+  std::span<const Tensor> contents = {};   // of the inputs, where contents may be read
+  const RooflineCall* roofline = nullptr;  // where a formula is priced
   std::array<int64_t, kMaxLoops> loops{};
-  int64_t iterations = int64_t{1} << 22;     // that all loops together may take
+  int64_t iterations = int64_t{1} << 22;  // that all loops together may take
 };
 
 /// Errors: EvalFailure.

@@ -91,9 +91,9 @@ class Lexer {
       }
     }
     if (kSymbols.find(text_[at_]) == std::string_view::npos) {
-      throw ExprFault("S401", fmt::format("character {} at {} is not part of the language",
-                                          static_cast<int>(static_cast<unsigned char>(text_[at_])),
-                                          at_));
+      throw ExprFault("S401",
+                      fmt::format("character {} at {} is not part of the language",
+                                  static_cast<int>(static_cast<unsigned char>(text_[at_])), at_));
     }
     token.text = text_[at_++];
   }

@@ -101,8 +101,7 @@ TEST_F(Language, SumTypesAreReadOnTheirBranch) {
   EXPECT_EQ(eval("layout.max_m if layout == 'masked' else 0"), "4");
   EXPECT_EQ(eval("layout != 'masked' or layout.max_m > 3"), "true");
   EXPECT_EQ(eval("layout.max_m if layout != 'tight' else 0"), "4");
-  EXPECT_EQ(eval("layout.max_m"),
-            "S404: layout may be tight here, which has no field 'max_m'");
+  EXPECT_EQ(eval("layout.max_m"), "S404: layout may be tight here, which has no field 'max_m'");
   EXPECT_EQ(eval("layout == 'masekd'"), "S403: Layout has no constructor 'masekd'");
 }
 

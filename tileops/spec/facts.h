@@ -20,9 +20,9 @@ namespace tileops::spec {
 inline constexpr int kMaxTensors = 20;  // inputs and outputs together
 inline constexpr int kMaxIndices = 24;  // forall and let together
 
-/// The tensors of a call, in the signature's order. An absent optional input is an undefined Tensor;
-/// `outs` has a slot per output that the spec calls `buffer: out` (undefined where not given), or is
-/// empty.
+/// The tensors of a call, in the signature's order. An absent optional input is an undefined
+/// Tensor; `outs` has a slot per output that the spec calls `buffer: out` (undefined where not
+/// given), or is empty.
 struct CallTensors {
   std::span<const Tensor> inputs;
   std::span<const Tensor> outs;
@@ -49,8 +49,8 @@ struct IndexValue {
 
 /// Filled by Signature::check; slots are those of Entry::indices(), Entry::inputs(), outputs().
 struct CallFacts {
-  /// That of the tensors which the spec does not put on the CPU; where the call has none, what stood
-  /// here before the check.
+  /// That of the tensors which the spec does not put on the CPU; where the call has none, what
+  /// stood here before the check.
   Device device = kCpuDevice;
   bool has_device = false;              // whether the call has such a tensor
   std::string_view effect_branch = "";  // "" or the branch's suffix: "out", "mutated", …

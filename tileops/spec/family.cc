@@ -57,8 +57,7 @@ class Walker {
 
   int read_discriminant(const YamlNode& node, const Narrowing& known, const Place& outer) {
     const Place place = outer.at("by", node.line);
-    const auto formula =
-        read_formula(node, context_.entry.scope, known, place, context_.report);
+    const auto formula = read_formula(node, context_.entry.scope, known, place, context_.report);
     if (!formula) return -1;
     Discriminant discriminant;
     discriminant.text = formula->expr.text;
@@ -70,9 +69,11 @@ class Walker {
     const auto labels = labels_of(discriminant.node, kind);
     const bool reads_index = subject.op == ExprOp::kIndex;
     if (!labels || discriminant.path.empty() || reads_index) {
-      context_.report.add("S305", place,
-                          fmt::format("'{}' chooses no case: a discriminant is an enum, a bool, a sum "
-                                      "type or present(x)", discriminant.text));
+      context_.report.add(
+          "S305", place,
+          fmt::format("'{}' chooses no case: a discriminant is an enum, a bool, a sum "
+                      "type or present(x)",
+                      discriminant.text));
       return -1;
     }
     discriminant.labels = *labels;
@@ -108,16 +109,15 @@ class Walker {
       }
     }
     if (!missing.empty()) {
-      context_.report.add("S306", place,
-                          fmt::format("no case for {}", fmt::join(missing, ", ")));
+      context_.report.add("S306", place, fmt::format("no case for {}", fmt::join(missing, ", ")));
     }
     for (size_t i = 0; i < cases.members.size(); ++i) {
       const std::string& label = cases.members[i].first;
       const bool exists = std::find(labels.begin(), labels.end(), label) != labels.end();
       if (exists && possible(discriminant, label, known)) continue;
-      context_.report.add("S307", place.at(label, cases.key_lines[i]),
-                          fmt::format("there is no case '{}'; the cases are {}", label,
-                                      fmt::join(labels, ", ")));
+      context_.report.add(
+          "S307", place.at(label, cases.key_lines[i]),
+          fmt::format("there is no case '{}'; the cases are {}", label, fmt::join(labels, ", ")));
     }
   }
 

@@ -80,8 +80,7 @@ void fill_uniform(const GeneratorInput& input) {
   const float low = real_arg(input.args[0]);
   const float high = real_arg(input.args[1]);
   Random random(input.seed, input.salt);
-  fill_floats(input.tensor,
-              [&] { return low + (high - low) * static_cast<float>(random.unit()); });
+  fill_floats(input.tensor, [&] { return low + (high - low) * static_cast<float>(random.unit()); });
 }
 
 }  // namespace tileops::spec

@@ -14,7 +14,7 @@
 namespace tileops::spec {
 
 struct GeneratorInput {
-  const Tensor& tensor;        // to fill: contiguous, on the CPU, of the inferred shape and dtype
+  const Tensor& tensor;  // to fill: contiguous, on the CPU, of the inferred shape and dtype
   std::span<const Val> args;
   uint64_t seed;  // of the call: generators of one routing share it
   uint64_t salt;  // of the tensor

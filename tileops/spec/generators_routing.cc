@@ -106,8 +106,8 @@ Segments segments_of(const Layout& layout, const std::vector<int64_t>& counts) {
   Segments segments;
   int64_t at = 0;
   for (size_t e = 0; e < counts.size(); ++e) {
-    const int64_t begin = layout.masked ? static_cast<int64_t>(e) * layout.max_m
-                                        : align_up(at, layout.alignment);
+    const int64_t begin =
+        layout.masked ? static_cast<int64_t>(e) * layout.max_m : align_up(at, layout.alignment);
     const int64_t rows = layout.masked ? std::min(counts[e], layout.max_m) : counts[e];
     at = begin + rows;
     segments.begin.push_back(begin);

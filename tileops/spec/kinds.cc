@@ -25,28 +25,40 @@ class Checker {
 
   StaticKind check(ExprNode& node, const Narrowing& known) {
     switch (node.op) {
-      case ExprOp::kNone: return {Base::kNone, true};
-      case ExprOp::kBool: return {Base::kBool};
+      case ExprOp::kNone:
+        return {Base::kNone, true};
+      case ExprOp::kBool:
+        return {Base::kBool};
       case ExprOp::kInt:
-      case ExprOp::kLoop: return {Base::kInt};
-      case ExprOp::kFloat: return {Base::kFloat};
-      case ExprOp::kString: return {Base::kString};
-      case ExprOp::kDType: return {Base::kDType};
-      case ExprOp::kTuple: return tuple(node, known);
+      case ExprOp::kLoop:
+        return {Base::kInt};
+      case ExprOp::kFloat:
+        return {Base::kFloat};
+      case ExprOp::kString:
+        return {Base::kString};
+      case ExprOp::kDType:
+        return {Base::kDType};
+      case ExprOp::kTuple:
+        return tuple(node, known);
       case ExprOp::kName:
       case ExprOp::kIndex:
       case ExprOp::kParam:
-      case ExprOp::kTensor: return name(node, known);
-      case ExprOp::kNeg: return require_number(node.kids[0], known, "-");
-      case ExprOp::kNot: return require_bool(node.kids[0], known);
+      case ExprOp::kTensor:
+        return name(node, known);
+      case ExprOp::kNeg:
+        return require_number(node.kids[0], known, "-");
+      case ExprOp::kNot:
+        return require_bool(node.kids[0], known);
       case ExprOp::kAdd:
       case ExprOp::kSub:
       case ExprOp::kMul:
       case ExprOp::kDiv:
       case ExprOp::kFloorDiv:
-      case ExprOp::kMod: return arithmetic(node, known);
+      case ExprOp::kMod:
+        return arithmetic(node, known);
       case ExprOp::kEq:
-      case ExprOp::kNe: return equality(node, known);
+      case ExprOp::kNe:
+        return equality(node, known);
       case ExprOp::kLt:
       case ExprOp::kLe:
       case ExprOp::kGt:
@@ -55,15 +67,23 @@ class Checker {
         require_number(node.kids[1], known, "an order");
         return {Base::kBool};
       case ExprOp::kIn:
-      case ExprOp::kNotIn: return membership(node, known);
+      case ExprOp::kNotIn:
+        return membership(node, known);
       case ExprOp::kAnd:
-      case ExprOp::kOr: return connective(node, known);
-      case ExprOp::kIf: return conditional(node, known);
-      case ExprOp::kSubscript: return subscript(node, known);
-      case ExprOp::kField: return field(node, known);
-      case ExprOp::kPresent: return presence(node, known);
-      case ExprOp::kCall: return call(node, known);
-      default: return comprehension(node, known);
+      case ExprOp::kOr:
+        return connective(node, known);
+      case ExprOp::kIf:
+        return conditional(node, known);
+      case ExprOp::kSubscript:
+        return subscript(node, known);
+      case ExprOp::kField:
+        return field(node, known);
+      case ExprOp::kPresent:
+        return presence(node, known);
+      case ExprOp::kCall:
+        return call(node, known);
+      default:
+        return comprehension(node, known);
     }
   }
 
@@ -233,7 +253,8 @@ class Checker {
       const auto it = std::find_if(constructor.fields.begin(), constructor.fields.end(),
                                    [&](const FieldDecl& each) { return each.name == node.text; });
       if (it == constructor.fields.end()) {
-        fail("S404", "{} may be {} here, which has no field '{}'", path, constructor.name, node.text);
+        fail("S404", "{} may be {} here, which has no field '{}'", path, constructor.name,
+             node.text);
       }
       found = &*it;
     }
@@ -263,17 +284,24 @@ class Checker {
       fail("S402", "{}() is for roofline formulas", node.text);
     }
     switch (primitive) {
-      case Primitive::kAbs: return require_number(node.kids[0], known, node.text);
+      case Primitive::kAbs:
+        return require_number(node.kids[0], known, node.text);
       case Primitive::kMin:
-      case Primitive::kMax: return extreme(node, known);
+      case Primitive::kMax:
+        return extreme(node, known);
       case Primitive::kCeilDiv:
       case Primitive::kAlignUp:
         require_int(node.kids[0], known, node.text);
         return require_int(node.kids[1], known, node.text);
-      case Primitive::kSqrt: require_number(node.kids[0], known, node.text); return {Base::kFloat};
-      case Primitive::kIsFinite: require_number(node.kids[0], known, node.text); return {Base::kBool};
+      case Primitive::kSqrt:
+        require_number(node.kids[0], known, node.text);
+        return {Base::kFloat};
+      case Primitive::kIsFinite:
+        require_number(node.kids[0], known, node.text);
+        return {Base::kBool};
       case Primitive::kLen:
-      case Primitive::kProd: return sequence(node, known);
+      case Primitive::kProd:
+        return sequence(node, known);
       case Primitive::kItemsize: {
         const StaticKind kind = check(node.kids[0], known);
         if (kind.base != Base::kDType || kind.nullable) fail("S403", "itemsize() needs a dtype");
@@ -281,11 +309,14 @@ class Checker {
       }
       case Primitive::kRank:
       case Primitive::kNumel:
-      case Primitive::kBytes: require_tensor(node.kids[0], known, node.text); return {Base::kInt};
+      case Primitive::kBytes:
+        require_tensor(node.kids[0], known, node.text);
+        return {Base::kInt};
       case Primitive::kSize:
         require_tensor(node.kids[0], known, node.text);
         return require_int(node.kids[1], known, node.text);
-      default: return roofline_call(node, known);
+      default:
+        return roofline_call(node, known);
     }
   }
 
@@ -339,58 +370,7 @@ class Checker {
   const Scope& scope_;
 };
 
-/// The type behind a path, or null.
-const TypeExpr* type_of_path(const ExprNode& node, const Scope& scope) {
-  if (node.op == ExprOp::kParam) {
-    const auto it = scope.symbols.find(node.text);
-    return it == scope.symbols.end() ? nullptr : it->second.kind.type;
-  }
-  if (node.op != ExprOp::kField) return nullptr;
-  const TypeExpr* base = type_of_path(node.kids[0], scope);
-  if (base == nullptr || base->sum == nullptr) return nullptr;
-  for (const Constructor& constructor : base->sum->constructors) {
-    for (const FieldDecl& each : constructor.fields) {
-      if (each.name == node.text) return &each.type;
-    }
-  }
-  return nullptr;
-}
-
-void narrow_equality(const ExprNode& condition, bool equal, const Scope& scope, Narrowing& known) {
-  const ExprNode* subject = &condition.kids[0];
-  const ExprNode* literal = &condition.kids[1];
-  if (literal->op != ExprOp::kString && literal->op != ExprOp::kNone) std::swap(subject, literal);
-  const std::string path = path_of(*subject);
-  if (path.empty()) return;
-  if (literal->op == ExprOp::kNone) {
-    if (!equal) known.present.insert(path);
-    return;
-  }
-  const TypeExpr* type = type_of_path(*subject, scope);
-  if (literal->op != ExprOp::kString || type == nullptr || type->sum == nullptr) return;
-  if (equal) {
-    known.present.insert(path);
-    known.constructors[path] = {literal->text};
-    return;
-  }
-  auto& possible = known.constructors[path];
-  if (possible.empty()) {
-    for (const Constructor& each : type->sum->constructors) possible.insert(each.name);
-  }
-  possible.erase(literal->text);
-}
-
 }  // namespace
-
-std::string path_of(const ExprNode& node) {
-  if (node.op == ExprOp::kParam || node.op == ExprOp::kTensor || node.op == ExprOp::kName ||
-      node.op == ExprOp::kIndex) {
-    return node.text;
-  }
-  if (node.op != ExprOp::kField) return "";
-  const std::string base = path_of(node.kids[0]);
-  return base.empty() ? "" : base + "." + node.text;
-}
 
 StaticKind kind_of(const TypeExpr& type) {
   static constexpr Base kBases[] = {Base::kInt,    Base::kBool,  Base::kFloat, Base::kString,
@@ -399,31 +379,12 @@ StaticKind kind_of(const TypeExpr& type) {
 }
 
 std::string kind_text(const StaticKind& kind) {
-  static constexpr std::string_view kNames[] = {"None",    "a truth value", "an integer", "a number",
-                                                "a string", "a dtype",      "a sum type", "a list",
-                                                "a shape", "a tensor",      "a tuple"};
+  static constexpr std::string_view kNames[] = {
+      "None",       "a truth value", "an integer", "a number", "a string", "a dtype",
+      "a sum type", "a list",        "a shape",    "a tensor", "a tuple"};
   if (kind.type != nullptr) return kind.type->text;
   std::string text(kNames[static_cast<size_t>(kind.base)]);
   return kind.nullable && kind.base != Base::kNone ? text + " or None" : text;
-}
-
-void narrow(const ExprNode& condition, bool truth, const Scope& scope, Narrowing& known) {
-  switch (condition.op) {
-    case ExprOp::kNot: return narrow(condition.kids[0], !truth, scope, known);
-    case ExprOp::kAnd:
-    case ExprOp::kOr:
-      if (truth == (condition.op == ExprOp::kAnd)) {
-        narrow(condition.kids[0], truth, scope, known);
-        narrow(condition.kids[1], truth, scope, known);
-      }
-      return;
-    case ExprOp::kPresent:
-      if (truth) known.present.insert(path_of(condition.kids[0]));
-      return;
-    case ExprOp::kEq: return narrow_equality(condition, truth, scope, known);
-    case ExprOp::kNe: return narrow_equality(condition, !truth, scope, known);
-    default: return;
-  }
 }
 
 StaticKind check_kinds(ExprNode& node, const Scope& scope, const Narrowing& known) {

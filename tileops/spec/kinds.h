@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of expressions: names are resolved and kinds checked once, when an entry is read. A field of
-// a sum type may be read only where its constructor is known, on a family's case or under a
+// Kinds of expressions: names are resolved and kinds checked once, when an entry is read. A field
+// of a sum type may be read only where its constructor is known, on a family's case or under a
 // condition that says so.
 #pragma once
 
@@ -17,7 +17,17 @@ namespace tileops::spec {
 
 struct StaticKind {
   enum class Base : uint8_t {
-    kNone, kBool, kInt, kFloat, kString, kDType, kSum, kList, kSeq, kTensor, kTuple
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kString,
+    kDType,
+    kSum,
+    kList,
+    kSeq,
+    kTensor,
+    kTuple
   };
   Base base = Base::kNone;
   bool nullable = false;

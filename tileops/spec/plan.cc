@@ -12,8 +12,6 @@
 namespace tileops::spec {
 namespace {
 
-constexpr size_t kMaxCases = 4096;
-
 bool mentions(const ExprNode& node, int index) {
   if (node.op == ExprOp::kIndex && node.slot == index) return true;
   return std::any_of(node.kids.begin(), node.kids.end(),
@@ -24,14 +22,18 @@ bool mentions(const ExprNode& node, int index) {
 bool is_affine(const ExprNode& node, int index) {
   if (!mentions(node, index)) return true;
   switch (node.op) {
-    case ExprOp::kIndex: return true;
-    case ExprOp::kNeg: return is_affine(node.kids[0], index);
+    case ExprOp::kIndex:
+      return true;
+    case ExprOp::kNeg:
+      return is_affine(node.kids[0], index);
     case ExprOp::kAdd:
-    case ExprOp::kSub: return is_affine(node.kids[0], index) && is_affine(node.kids[1], index);
+    case ExprOp::kSub:
+      return is_affine(node.kids[0], index) && is_affine(node.kids[1], index);
     case ExprOp::kMul:
       return (!mentions(node.kids[0], index) && is_affine(node.kids[1], index)) ||
              (!mentions(node.kids[1], index) && is_affine(node.kids[0], index));
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -243,10 +245,10 @@ class Builder {
       if (let_done_[i] || (base_slot_ != 0 && reads_call_tensor(node))) continue;
       std::vector<int> indices;
       collect_indices(node, indices);
-      if (!std::all_of(indices.begin(), indices.end(), [&](int each) { return seen(each); })) continue;
-      const bool sure = std::all_of(indices.begin(), indices.end(), [&](int each) {
-        return known_[static_cast<size_t>(each)];
-      });
+      if (!std::all_of(indices.begin(), indices.end(), [&](int each) { return seen(each); }))
+        continue;
+      const bool sure = std::all_of(indices.begin(), indices.end(),
+                                    [&](int each) { return known_[static_cast<size_t>(each)]; });
       (sure ? known_ : maybe_)[i] = true;
       let_done_[i] = true;
       Step step;
@@ -294,8 +296,8 @@ class Builder {
     fault(several ? "S309" : "S308",
           base_slot_ == 0 ? "signature.inputs." + decls[at.tensor].name + ".shape"
                           : "signature.construction_tensors." + decls[at.tensor].name + ".shape",
-          several ? fmt::format("'{}' has several unknowns ({}) that nothing else solves", term.text,
-                                fmt::join(names, ", "))
+          several ? fmt::format("'{}' has several unknowns ({}) that nothing else solves",
+                                term.text, fmt::join(names, ", "))
                   : fmt::format("'{}' cannot be solved for {}", term.text, fmt::join(names, ", ")));
   }
 
@@ -308,8 +310,9 @@ class Builder {
             fmt::format("no tensor solves {}", entry_.indices[i].name));
     }
     for (const Step& step : late_dtypes_) {
-      fault("S308", "signature.inputs." + entry_.inputs[static_cast<size_t>(step.tensor)].name +
-                        ".dtype", "its dtype cannot be solved");
+      fault("S308",
+            "signature.inputs." + entry_.inputs[static_cast<size_t>(step.tensor)].name + ".dtype",
+            "its dtype cannot be solved");
     }
   }
 
@@ -322,14 +325,13 @@ class Builder {
         if (mentions(term.node, index)) return true;
       }
     }
-    return std::any_of(plan_.rules.begin(), plan_.rules.end(), [&](const Formula* rule) {
-      return mentions(rule->expr.root, index);
-    });
+    return std::any_of(plan_.rules.begin(), plan_.rules.end(),
+                       [&](const Formula* rule) { return mentions(rule->expr.root, index); });
   }
 
   void fault(std::string code, std::string field, std::string message) {
-    faults_.push_back({std::move(code), {entry_.name, std::move(field), entry_.line},
-                       std::move(message)});
+    faults_.push_back(
+        {std::move(code), {entry_.name, std::move(field), entry_.line}, std::move(message)});
   }
 
   const EntryImpl& entry_;
@@ -337,58 +339,16 @@ class Builder {
   Plan plan_;
   std::vector<Step>* steps_ = nullptr;
   int base_slot_ = 0;
-  std::vector<bool> known_;   // solved in every call
-  std::vector<bool> maybe_;   // solved where an optional tensor comes
+  std::vector<bool> known_;  // solved in every call
+  std::vector<bool> maybe_;  // solved where an optional tensor comes
   std::vector<bool> let_done_;
   std::vector<Step> late_dtypes_;
 };
-
-/// Whether two discriminants can have these labels at once.
-bool consistent(const Discriminant& a, int a_label, const Discriminant& b, int b_label) {
-  const auto label = [](const Discriminant& d, int i) {
-    return i < 0 ? std::string_view() : std::string_view(d.labels[static_cast<size_t>(i)]);
-  };
-  if (a.path == b.path) {
-    const bool a_presence = a.node.op == ExprOp::kPresent;
-    const bool b_presence = b.node.op == ExprOp::kPresent;
-    if (a_presence && !b_presence) {
-      return (label(a, a_label) == "true") == (label(b, b_label) != "None");
-    }
-    if (b_presence && !a_presence) return consistent(b, b_label, a, a_label);
-  }
-  return true;
-}
-
-bool consistent(const EntryImpl& entry, const CaseKey& key) {
-  for (size_t i = 0; i < key.size(); ++i) {
-    for (size_t j = i + 1; j < key.size(); ++j) {
-      if (!consistent(entry.discriminants[i], key[i], entry.discriminants[j], key[j])) return false;
-    }
-  }
-  return true;
-}
 
 }  // namespace
 
 Plan build_plan(const EntryImpl& entry, const CaseKey& key, std::vector<PlanFault>& faults) {
   return Builder(entry, key, faults).run();
-}
-
-std::vector<CaseKey> all_cases(const EntryImpl& entry) {
-  std::vector<CaseKey> keys{{}};
-  for (const Discriminant& discriminant : entry.discriminants) {
-    std::vector<CaseKey> longer;
-    for (const CaseKey& key : keys) {
-      for (int label = 0; label < static_cast<int>(discriminant.labels.size()); ++label) {
-        if (longer.size() == kMaxCases) break;
-        longer.push_back(key);
-        longer.back().push_back(label);
-      }
-    }
-    keys = std::move(longer);
-  }
-  std::erase_if(keys, [&](const CaseKey& key) { return !consistent(entry, key); });
-  return keys;
 }
 
 std::shared_ptr<const Plan> EntryImpl::plan(const CaseKey& key) const {
@@ -397,8 +357,8 @@ std::shared_ptr<const Plan> EntryImpl::plan(const CaseKey& key) const {
   if (slot == nullptr) {
     std::vector<PlanFault> faults;
     auto plan = std::make_shared<Plan>(build_plan(*this, key, faults));
-    TILEOPS_CHECK(ErrorKind::kSpec, faults.empty(), "{}: {}: {}", name,
-                  faults.front().place.field, faults.front().message);
+    TILEOPS_CHECK(ErrorKind::kSpec, faults.empty(), "{}: {}: {}", name, faults.front().place.field,
+                  faults.front().message);
     slot = std::move(plan);
   }
   return slot;

@@ -25,9 +25,9 @@ struct Step {
   };
   Op op = Op::kDim;
   int16_t tensor = -1;
-  int16_t dim = 0;    // counted from the end where negative
+  int16_t dim = 0;  // counted from the end where negative
   int16_t index = -1;
-  int16_t term = 0;   // of the tensor's shape
+  int16_t term = 0;  // of the tensor's shape
   uint32_t dtypes = 0;
   int64_t scale = 1;
   int64_t offset = 0;
@@ -38,7 +38,7 @@ struct TensorPlan {
   const ShapeDecl* shape = nullptr;
   const DTypeDecl* dtype = nullptr;
   const std::vector<Formula>* requirements = nullptr;
-  int16_t rank = 0;         // exactly, or at least where there is a segment
+  int16_t rank = 0;  // exactly, or at least where there is a segment
   bool has_segment = false;
 };
 
@@ -47,7 +47,8 @@ struct Plan {
   std::vector<TensorPlan> construction, inputs, outputs;
   std::vector<Step> construction_steps, steps;
   std::vector<const Formula*> construction_rules, rules;
-  /// Where an index comes from: an input's slot, kConstructionSlot + a construction tensor's, or -1.
+  /// Where an index comes from: an input's slot, kConstructionSlot + a construction tensor's, or
+  /// -1.
   std::vector<int> origin;
 };
 

@@ -126,8 +126,7 @@ std::shared_ptr<const Entry> find_entry(std::string_view name) {
 std::shared_ptr<const Entry> entry(std::string_view name) {
   auto found = find_entry(name);
   TILEOPS_CHECK(ErrorKind::kValue, found != nullptr, "there is no spec entry {}; nearest: {}",
-                name.substr(0, 100),
-                fmt::join(nearest(name.substr(0, 100), entry_names()), ", "));
+                name.substr(0, 100), fmt::join(nearest(name.substr(0, 100), entry_names()), ", "));
   return found;
 }
 

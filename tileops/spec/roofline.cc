@@ -24,9 +24,10 @@ Val of_real(double value) {
 std::vector<int64_t> read_metadata(const ExprNode& node, const Env& env) {
   const CallFacts& facts = env.roofline->facts;
   const Entry& entry = env.roofline->signature.entry();
-  TILEOPS_CHECK(ErrorKind::kState, facts.inputs[static_cast<size_t>(node.slot)].device.type !=
-                                       DeviceType::kMeta,
-                "{}: {} is on meta: it has no contents to price the call by", entry.name(), node.text);
+  TILEOPS_CHECK(ErrorKind::kState,
+                facts.inputs[static_cast<size_t>(node.slot)].device.type != DeviceType::kMeta,
+                "{}: {} is on meta: it has no contents to price the call by", entry.name(),
+                node.text);
   const Tensor tensor = env.roofline->metadata(node.text);
   TILEOPS_CHECK(ErrorKind::kState, tensor.defined(), "{}: {} was not kept with the call",
                 entry.name(), node.text);
@@ -136,7 +137,8 @@ Cost evaluate_roofline(const RooflineCall& call) {
     cost.bytes = evaluate_cost(*entry.bytes, env, entry);
   } else {
     const Traffic traffic = tensor_traffic(call.signature.entry(), call.facts);
-    cost.bytes = static_cast<double>(traffic.read_bytes) + static_cast<double>(traffic.written_bytes);
+    cost.bytes =
+        static_cast<double>(traffic.read_bytes) + static_cast<double>(traffic.written_bytes);
   }
   return cost;
 }

@@ -31,7 +31,8 @@ struct RooflineCall {
 };
 
 /// Bytes of a call's tensors: each present input read once (unless it is only written), each output
-/// and each input that the call writes written once; an output that is an input is not counted again.
+/// and each input that the call writes written once; an output that is an input is not counted
+/// again.
 struct Traffic {
   int64_t read_bytes = 0;
   int64_t written_bytes = 0;

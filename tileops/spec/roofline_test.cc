@@ -23,7 +23,9 @@ Cost price(const Value& layout, const Shape& a, const Tensor& metadata, Device d
   params.set("layout", layout);
   const Signature signature(entry, params);
   const std::vector<Tensor> inputs = {Tensor::empty(a, DType::kBF16, device),
-                                      Tensor::empty({3, 6, 4}, DType::kBF16, device), metadata, {}};
+                                      Tensor::empty({3, 6, 4}, DType::kBF16, device),
+                                      metadata,
+                                      {}};
   CallFacts facts;
   signature.check({inputs, {}}, facts);
   return evaluate_roofline({signature, facts, [&](std::string_view) { return metadata; }, nullptr});
@@ -72,7 +74,10 @@ TEST(Roofline, Contract_J1_ACompositePricesItsStages) {
   const Tensor metadata = ints({2, 2, 5});
   const std::vector<Tensor> inputs = {Tensor::empty({5, 4}, DType::kBF16),
                                       Tensor::empty({3, 12, 4}, DType::kBF16),
-                                      Tensor::empty({3, 4, 6}, DType::kBF16), metadata, {}, {}};
+                                      Tensor::empty({3, 4, 6}, DType::kBF16),
+                                      metadata,
+                                      {},
+                                      {}};
   CallFacts facts;
   signature.check({inputs, {}}, facts);
   const auto read = [&](std::string_view) { return metadata; };

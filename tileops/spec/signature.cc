@@ -22,10 +22,14 @@ std::string names_text(const EntryImpl& entry) {
 
 std::string label_of(const Val& val) {
   switch (val.kind) {
-    case Val::Kind::kBool: return val.boolean ? "true" : "false";
-    case Val::Kind::kString: return std::string(val.text());
-    case Val::Kind::kSum: return val.sum->constructor;
-    default: return "None";
+    case Val::Kind::kBool:
+      return val.boolean ? "true" : "false";
+    case Val::Kind::kString:
+      return std::string(val.text());
+    case Val::Kind::kSum:
+      return val.sum->constructor;
+    default:
+      return "None";
   }
 }
 
@@ -33,7 +37,8 @@ std::string label_of(const Val& val) {
 int label_index(const Discriminant& discriminant, Env& env) {
   try {
     const auto& labels = discriminant.labels;
-    const auto it = std::find(labels.begin(), labels.end(), label_of(evaluate(discriminant.node, env)));
+    const auto it =
+        std::find(labels.begin(), labels.end(), label_of(evaluate(discriminant.node, env)));
     return it == labels.end() ? -1 : static_cast<int>(it - labels.begin());
   } catch (const EvalFailure&) {
     return -1;  // a field of another constructor
@@ -49,7 +54,8 @@ std::vector<std::string> branch_names(const EntryImpl& entry, const std::vector<
                                       const std::vector<int>& optional_outputs) {
   std::vector<std::string> tokens;
   for (int j : buffers) {
-    tokens.push_back(effect_token("out", entry.outputs[static_cast<size_t>(j)].name, buffers.size()));
+    tokens.push_back(
+        effect_token("out", entry.outputs[static_cast<size_t>(j)].name, buffers.size()));
   }
   for (int i : mutated) {
     tokens.push_back(
@@ -89,8 +95,7 @@ TensorFacts construction_facts(const EntryImpl& entry, size_t i, const Tensor& t
                 "{}: {} is absent; the spec requires it at construction", entry.name, decl.name);
   if (!tensor.defined()) return facts;
   facts = {true, tensor.dtype(), tensor.device(), tensor.shape(), tensor.strides()};
-  TILEOPS_CHECK(ErrorKind::kDevice,
-                !decl.on_cpu || tensor.device().type != DeviceType::kCUDA,
+  TILEOPS_CHECK(ErrorKind::kDevice, !decl.on_cpu || tensor.device().type != DeviceType::kCUDA,
                 "{}: {} is on {}; the spec says cpu", entry.name, decl.name,
                 to_string(tensor.device()));
   TILEOPS_CHECK(ErrorKind::kShape, !decl.contiguous || tensor.is_contiguous(),
@@ -104,8 +109,9 @@ TensorFacts construction_facts(const EntryImpl& entry, size_t i, const Tensor& t
 Params checked_params(const Entry& of, const Params& given) {
   const EntryImpl& entry = of.impl();
   for (const auto& [name, unused] : given) {
-    const bool known = std::any_of(entry.params.begin(), entry.params.end(),
-                                   [&](const ParamDecl& param) { return param.name == name; });
+    const bool known =
+        std::any_of(entry.params.begin(), entry.params.end(),
+                    [&name = name](const ParamDecl& param) { return param.name == name; });
     TILEOPS_CHECK(ErrorKind::kType, known, "{}: there is no parameter {}; its parameters: {}",
                   entry.name, name, names_text(entry));
   }
@@ -172,8 +178,8 @@ Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
   for (size_t i = 0; i < impl.inputs.size(); ++i) {
     if (impl.inputs[i].mutated) plan->mutated_inputs.push_back(static_cast<int>(i));
   }
-  plan->branches = branch_names(impl, plan->buffer_outputs, plan->mutated_inputs,
-                                plan->optional_outputs);
+  plan->branches =
+      branch_names(impl, plan->buffer_outputs, plan->mutated_inputs, plan->optional_outputs);
   plan_ = std::move(plan);
 }
 

@@ -17,10 +17,10 @@ namespace tileops::spec {
 /// Immutable after construction; every member may be called from several threads at once.
 class Signature {
  public:
-  /// Checks the parameters (types, enums, sum-type invariants), fills in defaults, chooses the cases
-  /// of type families that the parameters decide, and checks every rule that construction knows
-  /// enough for. Construction-time tensors come in the spec's order.
-  /// Errors: kValue, kType naming op, parameter, what the spec says, what came.
+  /// Checks the parameters (types, enums, sum-type invariants), fills in defaults, chooses the
+  /// cases of type families that the parameters decide, and checks every rule that construction
+  /// knows enough for. Construction-time tensors come in the spec's order. Errors: kValue, kType
+  /// naming op, parameter, what the spec says, what came.
   Signature(std::shared_ptr<const Entry> entry, Params params,
             std::span<const Tensor> construction_tensors = {});
   ~Signature();
@@ -36,15 +36,17 @@ class Signature {
   /// dtypes, devices (all on one, those that the spec puts on the CPU aside), strides, presence,
   /// effects (an `out` that overlaps an input), and infers every output. Evaluates a compiled plan:
   /// parses nothing, allocates nothing unless it fails.
-  /// Errors: kShape, kDType, kDevice, kType, kValue; one line, as "What a failed check says" has it.
+  /// Errors: kShape, kDType, kDevice, kType, kValue; one line, as "What a failed check says" has
+  /// it.
   void check(const CallTensors& call, CallFacts& facts) const;
 
   /// Checks what a call returned against `facts.outputs`: count, absent outputs, shape, dtype,
-  /// device, strides, identity of a given `out` and of aliases; a fresh output shares no storage with
-  /// an input, with `held` (tensors of the instance) or with another output.
-  /// Errors: kBackend naming op, output, expected, found and `server` (what computed it).
-  void check_result(const CallTensors& call, const CallFacts& facts, std::span<const Tensor> results,
-                    std::span<const Tensor> held, std::string_view server) const;
+  /// device, strides, identity of a given `out` and of aliases; a fresh output shares no storage
+  /// with an input, with `held` (tensors of the instance) or with another output. Errors: kBackend
+  /// naming op, output, expected, found and `server` (what computed it).
+  void check_result(const CallTensors& call, const CallFacts& facts,
+                    std::span<const Tensor> results, std::span<const Tensor> held,
+                    std::string_view server) const;
 
   /// Fresh tensors of the inferred outputs on `device`; a given `out` is taken as it is, an absent
   /// output is undefined. Errors: kOutOfMemory.

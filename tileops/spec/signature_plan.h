@@ -41,7 +41,8 @@ struct Signature::Plan {
   const SpecialPlan& case_of(const CallFacts& facts) const {
     size_t bits = 0;
     for (size_t i = 0; i < deciding_inputs.size(); ++i) {
-      bits |= static_cast<size_t>(facts.inputs[static_cast<size_t>(deciding_inputs[i])].present) << i;
+      bits |= static_cast<size_t>(facts.inputs[static_cast<size_t>(deciding_inputs[i])].present)
+              << i;
     }
     return cases[bits];
   }
@@ -61,8 +62,13 @@ class StepRunner {
   StepRunner(const EntryImpl& entry, const Plan& plan, std::span<const TensorDecl> decls,
              std::span<const TensorPlan> tensors, const TensorFacts* facts, IndexValue* indices,
              Env& env)
-      : entry_(entry), plan_(plan), decls_(decls), tensors_(tensors), facts_(facts),
-        indices_(indices), env_(env) {}
+      : entry_(entry),
+        plan_(plan),
+        decls_(decls),
+        tensors_(tensors),
+        facts_(facts),
+        indices_(indices),
+        env_(env) {}
 
   void ranks() const;
   void run(std::span<const Step> steps);

@@ -12,8 +12,10 @@ bool reads_call(const ExprNode& node) {
     case ExprOp::kIndex:
     case ExprOp::kTensor:
     case ExprOp::kLoop:
-    case ExprOp::kTuple: return true;  // a tuple is no value of its own
-    default: break;
+    case ExprOp::kTuple:
+      return true;  // a tuple is no value of its own
+    default:
+      break;
   }
   return node.op >= ExprOp::kAll || std::any_of(node.kids.begin(), node.kids.end(), reads_call);
 }
@@ -21,7 +23,9 @@ bool reads_call(const ExprNode& node) {
 std::optional<ExprNode> literal(const Val& val) {
   ExprNode node;
   switch (val.kind) {
-    case Val::Kind::kNone: node.op = ExprOp::kNone; return node;
+    case Val::Kind::kNone:
+      node.op = ExprOp::kNone;
+      return node;
     case Val::Kind::kBool:
       node.op = ExprOp::kBool;
       node.integer = val.boolean;
@@ -38,7 +42,8 @@ std::optional<ExprNode> literal(const Val& val) {
       node.op = ExprOp::kDType;
       node.dtype = val.dtype;
       return node;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

@@ -113,9 +113,12 @@ void StepRunner::take(const Step& step) {
   switch (step.op) {
     case Step::Op::kDTypeAllowed:
     case Step::Op::kDTypeSolve:
-    case Step::Op::kDTypeEqual: return dtype(step);
-    case Step::Op::kDim: return dim(step, size_at(step));
-    case Step::Op::kAffine: return affine(step, size_at(step), step.scale, step.offset);
+    case Step::Op::kDTypeEqual:
+      return dtype(step);
+    case Step::Op::kDim:
+      return dim(step, size_at(step));
+    case Step::Op::kAffine:
+      return affine(step, size_at(step), step.scale, step.offset);
     case Step::Op::kAffineAt: {
       IndexValue& value = indices_[step.index];
       const IndexValue before = value;
@@ -133,8 +136,10 @@ void StepRunner::take(const Step& step) {
     case Step::Op::kEqual:
       if (size_at(step) != evaluate_int(*step.node, env_)) wrong_shape(step);
       return;
-    case Step::Op::kSegment: return segment(step);
-    case Step::Op::kLet: return let(step);
+    case Step::Op::kSegment:
+      return segment(step);
+    case Step::Op::kLet:
+      return let(step);
   }
 }
 
@@ -251,8 +256,7 @@ void StepRunner::wrong_dtype(const Step& step) const {
   const auto t = static_cast<size_t>(step.tensor);
   const DTypeDecl& dtype = *tensors_[t].dtype;
   std::string says = dtype.text;
-  if (step.op == Step::Op::kDTypeSolve &&
-      indices_[step.index].kind == IndexValue::Kind::kUnknown) {
+  if (step.op == Step::Op::kDTypeSolve && indices_[step.index].kind == IndexValue::Kind::kUnknown) {
     says += " in " + dtype_union_text(step.dtypes);
   } else if (step.op != Step::Op::kDTypeAllowed) {
     says += known_text(entry_, plan_, dtype.node, env_);

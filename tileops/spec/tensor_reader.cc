@@ -63,12 +63,13 @@ class TensorReader {
   void run() {
     spec_.line = node_.line;
     const bool readable =
-        output_ ? check_keys(node_, {"dtype", "shape", "doc", "buffer", "when", "alias", "device"},
-                             place_, context_.report)
-                : check_keys(node_, {"dtype", "shape", "doc", "optional", "nullable", "keyword_only",
-                                     "group", "mutated", "write_only", "metadata", "contiguous",
-                                     "device", "requires"},
-                             place_, context_.report);
+        output_
+            ? check_keys(node_, {"dtype", "shape", "doc", "buffer", "when", "alias", "device"},
+                         place_, context_.report)
+            : check_keys(node_,
+                         {"dtype", "shape", "doc", "optional", "nullable", "keyword_only", "group",
+                          "mutated", "write_only", "metadata", "contiguous", "device", "requires"},
+                         place_, context_.report);
     if (!readable) return;
     read_shape_field();
     read_dtype_field();
@@ -197,7 +198,8 @@ class TensorReader {
       return input.name == alias->scalar;
     });
     if (it == inputs.end()) {
-      return report().add("S503", at("alias"), fmt::format("no input is named '{}'", alias->scalar));
+      return report().add("S503", at("alias"),
+                          fmt::format("no input is named '{}'", alias->scalar));
     }
     spec_.alias = static_cast<int>(it - inputs.begin());
     if (decl_.buffer_out) {

@@ -84,8 +84,8 @@ struct Normalized {
 };
 Normalized normalize(const TypeExpr& type, const Value& value);
 
-/// The value that a YAML node writes for a type: a scalar, a list, a constructor {masked: {max_m: 4}}.
-/// Errors: ExprFault S205.
+/// The value that a YAML node writes for a type: a scalar, a list, a constructor {masked: {max_m:
+/// 4}}. Errors: ExprFault S205.
 Value value_from_yaml(const YamlNode& node, const TypeExpr& type);
 
 bool is_identifier(std::string_view text);

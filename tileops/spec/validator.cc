@@ -32,8 +32,9 @@ std::map<std::string, std::shared_ptr<const EntryImpl>> index_entries(std::vecto
     for (const FileEntry& each : file.entries) {
       const auto [it, fresh] = by_name.try_emplace(each.entry->name, each.entry);
       if (fresh) continue;
-      file.report.add("S109", {each.entry->name, "", each.entry->line},
-                      fmt::format("{} is declared in {} too", each.entry->name, it->second->source));
+      file.report.add(
+          "S109", {each.entry->name, "", each.entry->line},
+          fmt::format("{} is declared in {} too", each.entry->name, it->second->source));
     }
   }
   return by_name;

@@ -72,9 +72,9 @@ class StageComparison {
     for (size_t i = 0; i < held_.size(); ++i) {
       if (find(said_, held_[i].first) != nullptr || renamed(i)) continue;
       same_names = false;
-      report_.add("S809", stage_place(entry_, ""),
-                  fmt::format("the class holds stage {}, which the composition lacks",
-                              held_[i].first));
+      report_.add(
+          "S809", stage_place(entry_, ""),
+          fmt::format("the class holds stage {}, which the composition lacks", held_[i].first));
     }
     if (same_names) order();
   }
@@ -89,8 +89,8 @@ class StageComparison {
   void missing(size_t i) {
     const Place place = stage_place(entry_, said_[i].first);
     if (renamed(i)) {
-      report_.add("S817", place, fmt::format("stage {} is named {} by the class", said_[i].first,
-                                             held_[i].first));
+      report_.add("S817", place,
+                  fmt::format("stage {} is named {} by the class", said_[i].first, held_[i].first));
     } else {
       report_.add("S808", place, fmt::format("the class holds no stage {}", said_[i].first));
     }

@@ -57,8 +57,11 @@ class BrokenEntry : public ::testing::TestWithParam<Broken> {};
 TEST_P(BrokenEntry, Contract_A3_GivesItsOwnCode) {
   const auto diagnostics = validate_one(broken_text(GetParam()));
   EXPECT_TRUE(codes_of(diagnostics).contains(std::string(GetParam().code)))
-      << "got:\n" << all_text(diagnostics) << "of:\n" << broken_text(GetParam());
-  for (const Diagnostic& each : diagnostics) EXPECT_EQ(to_string(each).find('\n'), std::string::npos);
+      << "got:\n"
+      << all_text(diagnostics) << "of:\n"
+      << broken_text(GetParam());
+  for (const Diagnostic& each : diagnostics)
+    EXPECT_EQ(to_string(each).find('\n'), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, BrokenEntry, ::testing::ValuesIn(broken_entries()),
@@ -76,8 +79,8 @@ TEST(Validator, EveryCodeIsTriedAndKnown) {
   std::set<std::string_view> tried;
   for (const Broken& each : broken_entries()) tried.insert(each.code);
   tried.insert("S109");  // of two files
-  for (const char* of_classes : {"S808", "S809", "S810", "S811", "S812", "S814", "S815", "S817",
-                                 "S818"}) {
+  for (const char* of_classes :
+       {"S808", "S809", "S810", "S811", "S812", "S814", "S815", "S817", "S818"}) {
     tried.insert(of_classes);  // Contract_A2 below
   }
   std::set<std::string_view> known;
@@ -107,7 +110,8 @@ TEST(Validator, EveryCodeOfTheSourcesIsInTheTableAndInTheDocs) {
   std::set<std::string> used;
   for (const auto& file : std::filesystem::directory_iterator(root / "tileops/spec")) {
     const std::string name = file.path().filename().string();
-    if (!name.ends_with(".cc") || name.ends_with("_test.cc") || name == "diagnostic_codes.cc") continue;
+    if (!name.ends_with(".cc") || name.ends_with("_test.cc") || name == "diagnostic_codes.cc")
+      continue;
     used.merge(codes_in(file_text(file.path()), '"', '"'));
   }
   std::set<std::string> table;
@@ -115,7 +119,8 @@ TEST(Validator, EveryCodeOfTheSourcesIsInTheTableAndInTheDocs) {
   EXPECT_EQ(used, table);
   const std::string docs = file_text(root / "docs/spec.md");
   for (const CodeInfo& info : diagnostic_codes()) {
-    const std::string line = "| " + std::string(info.code) + " | " + std::string(info.meaning) + " |";
+    const std::string line =
+        "| " + std::string(info.code) + " | " + std::string(info.meaning) + " |";
     EXPECT_NE(docs.find(line), std::string::npos) << "docs/spec.md lacks: " << line;
   }
 }
@@ -158,17 +163,17 @@ TEST(Validator, Contract_A2_TheClassAgreesWithTheComposition) {
   using Codes = std::set<std::string>;
   EXPECT_EQ(against([](ClassFacts&) {}), Codes{});
   EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates.pop_back(); }), Codes{"S808"});
-  EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates.push_back({"third", "X"}); }),
+  EXPECT_EQ(against([](ClassFacts& facts) {
+              facts.delegates.push_back({"third", "X"});
+            }),
             Codes{"S809"});
   EXPECT_EQ(against([](ClassFacts& facts) { std::swap(facts.delegates[0], facts.delegates[1]); }),
             Codes{"S810"});
-  EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates[0].second = "Other"; }),
-            Codes{"S811"});
+  EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates[0].second = "Other"; }), Codes{"S811"});
   EXPECT_EQ(against([](ClassFacts& facts) { facts.kernel_keys = {"kernel_b"}; }), Codes{"S812"});
   EXPECT_EQ(against([](ClassFacts& facts) { facts.params.pop_back(); }), Codes{"S814"});
   EXPECT_EQ(against([](ClassFacts& facts) { facts.name = "Another"; }), Codes{"S815"});
-  EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates[1].first = "zweite"; }),
-            Codes{"S817"});
+  EXPECT_EQ(against([](ClassFacts& facts) { facts.delegates[1].first = "zweite"; }), Codes{"S817"});
   EXPECT_EQ(against([](ClassFacts& facts) { facts.injected = {"mode"}; }), Codes{"S818"});
 }
 

@@ -20,7 +20,10 @@ class RowCheck {
  public:
   RowCheck(const std::shared_ptr<const Entry>& entry, const WorkloadRow& row,
            const std::vector<std::pair<int, DType>>& dtypes, Report& report)
-      : entry_(entry), impl_(entry->impl()), row_(row), report_(report),
+      : entry_(entry),
+        impl_(entry->impl()),
+        row_(row),
+        report_(report),
         place_{impl_.name, "workloads." + row.label, row.line} {
     which_ = {row.label, row.label, row.tags, row.params, row.indices, row.args, row.present};
     for (const auto& [slot, dtype] : dtypes) {
@@ -82,7 +85,8 @@ class RowCheck {
           return false;
         }
         if (meta.num_elements() > kMaxGenerated) {
-          fault("S618", fmt::format("{} has {} elements", impl_.inputs[i].name, meta.num_elements()));
+          fault("S618",
+                fmt::format("{} has {} elements", impl_.inputs[i].name, meta.num_elements()));
           return false;
         }
         real = Tensor::empty(facts.shape, facts.dtype);

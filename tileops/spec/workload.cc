@@ -21,7 +21,7 @@ std::string case_id(const WorkloadRow& row, const std::vector<std::pair<int, DTy
 
 WorkloadCase make_case(const Entry& entry, const WorkloadRow& row,
                        const std::vector<std::pair<int, DType>>& dtypes) {
-  WorkloadCase which{case_id(row, dtypes), row.label, row.tags, row.params,
+  WorkloadCase which{case_id(row, dtypes), row.label, row.tags,   row.params,
                      row.indices,          row.args,  row.present};
   for (const auto& [slot, dtype] : dtypes) {
     which.indices.set(entry.indices()[static_cast<size_t>(slot)].name, dtype);
@@ -195,7 +195,8 @@ std::vector<Tensor> make_inputs(std::shared_ptr<const Entry> entry, const Worklo
   return inputs;
 }
 
-std::vector<Tensor> make_meta_inputs(std::shared_ptr<const Entry> entry, const WorkloadCase& which) {
+std::vector<Tensor> make_meta_inputs(std::shared_ptr<const Entry> entry,
+                                     const WorkloadCase& which) {
   const WorkloadInstance instance(entry, which);
   std::vector<Tensor> inputs(entry->inputs().size());
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -18,10 +18,10 @@ namespace tileops::spec {
 struct WorkloadCase {
   std::string id;
   std::string label;
-  std::vector<std::string> tags;   // "decode", "prefill", "uniform", "skewed", "small", …
-  Params params;                   // constructor parameters of the row
-  Params indices;                  // values of the free indices, those that generators fix included
-  Params args;                     // of the row's generators
+  std::vector<std::string> tags;  // "decode", "prefill", "uniform", "skewed", "small", …
+  Params params;                  // constructor parameters of the row
+  Params indices;                 // values of the free indices, those that generators fix included
+  Params args;                    // of the row's generators
   std::vector<std::string> present;  // optional inputs that come
 };
 
@@ -35,7 +35,8 @@ WorkloadCase workload_case(const Entry& entry, std::string_view id_or_label);
 std::vector<Tensor> make_inputs(std::shared_ptr<const Entry> entry, const WorkloadCase& which,
                                 uint64_t seed);
 
-/// The same on the meta device: facts without contents, for a call that is only explained or traced.
+/// The same on the meta device: facts without contents, for a call that is only explained or
+/// traced.
 std::vector<Tensor> make_meta_inputs(std::shared_ptr<const Entry> entry, const WorkloadCase& which);
 
 }  // namespace tileops::spec

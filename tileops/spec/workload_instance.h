@@ -34,7 +34,7 @@ class WorkloadInstance {
   Signature signature_;
   std::vector<Val> values_;  // of the parameters, then of the generators' arguments
   std::array<IndexValue, kMaxIndices> indices_{};
-  CallFacts facts_;          // only who is present
+  CallFacts facts_;  // only who is present
   CaseKey key_;
 };
 

@@ -30,8 +30,8 @@ class GeneratorReader {
     for (size_t i = 0; i < loads_.args.size(); ++i) {
       const auto slot = static_cast<int32_t>(context_.entry.params.size() + i);
       const bool fresh = loads_.scope.symbols
-                             .try_emplace(loads_.args[i].name,
-                                          Symbol{ExprOp::kParam, slot, kind_of(loads_.args[i].type)})
+                             .try_emplace(loads_.args[i].name, Symbol{ExprOp::kParam, slot,
+                                                                      kind_of(loads_.args[i].type)})
                              .second;
       if (!fresh) {
         context_.report.add("S210", place_.at("args", 0),
@@ -53,8 +53,8 @@ class GeneratorReader {
 
   void read_arg(const std::string& name, const YamlNode& node, const Place& place) {
     const YamlNode* type_node = node.is_map() ? node.find("type") : &node;
-    auto type = read_type(type_node != nullptr ? *type_node : node, context_.types, place,
-                          context_.report);
+    auto type =
+        read_type(type_node != nullptr ? *type_node : node, context_.types, place, context_.report);
     if (!type) return;
     ArgDecl arg{name, std::move(*type), std::nullopt};
     if (const YamlNode* value = node.is_map() ? node.find("default") : nullptr) {
@@ -74,12 +74,13 @@ class GeneratorReader {
       return;
     }
     Cases<Formula> cases;
-    walk_family(context_, node, place,
-                [&](const YamlNode& leaf, const auto& when, const Narrowing& known, const Place& at) {
-                  if (leaf.kind == YamlNode::Kind::kNull) return;  // not determined in this case
-                  auto formula = read_formula(leaf, loads_.scope, known, at, context_.report);
-                  if (formula) cases.push_back({when, std::move(*formula)});
-                });
+    walk_family(
+        context_, node, place,
+        [&](const YamlNode& leaf, const auto& when, const Narrowing& known, const Place& at) {
+          if (leaf.kind == YamlNode::Kind::kNull) return;  // not determined in this case
+          auto formula = read_formula(leaf, loads_.scope, known, at, context_.report);
+          if (formula) cases.push_back({when, std::move(*formula)});
+        });
     loads_.determined.emplace_back(slot, std::move(cases));
   }
 
@@ -89,13 +90,14 @@ class GeneratorReader {
       context_.report.add("S608", place, fmt::format("no input is named '{}'", name));
       return;
     }
-    walk_family(context_, node, place,
-                [&](const YamlNode& leaf, const auto& when, const Narrowing& known, const Place& at) {
-                  auto call = read_call(leaf, known, at);
-                  if (call) {
-                    loads_.generators[static_cast<size_t>(slot)].push_back({when, std::move(*call)});
-                  }
-                });
+    walk_family(
+        context_, node, place,
+        [&](const YamlNode& leaf, const auto& when, const Narrowing& known, const Place& at) {
+          auto call = read_call(leaf, known, at);
+          if (call) {
+            loads_.generators[static_cast<size_t>(slot)].push_back({when, std::move(*call)});
+          }
+        });
   }
 
   std::optional<GeneratorCall> read_call(const YamlNode& node, const Narrowing& known,
@@ -106,8 +108,9 @@ class GeneratorReader {
     GeneratorCall call{text->substr(0, open), {}, *text};
     const Generator* generator = find_generator(call.name);
     if (generator == nullptr || open == std::string::npos || !text->ends_with(')')) {
-      context_.report.add("S607", place, fmt::format("there is no generator '{}'; there are: {}",
-                                                     *text, generator_names()));
+      context_.report.add(
+          "S607", place,
+          fmt::format("there is no generator '{}'; there are: {}", *text, generator_names()));
       return std::nullopt;
     }
     const std::string inside = text->substr(open + 1, text->size() - open - 2);
@@ -120,8 +123,9 @@ class GeneratorReader {
     }
     const auto count = static_cast<int>(call.args.size());
     if (count < generator->min_args || count > generator->max_args) {
-      context_.report.add("S608", place, fmt::format("'{}': {} arguments; it takes {}", *text, count,
-                                                     generator->signature));
+      context_.report.add(
+          "S608", place,
+          fmt::format("'{}': {} arguments; it takes {}", *text, count, generator->signature));
       return std::nullopt;
     }
     return call;
@@ -174,7 +178,8 @@ class RowReader {
       return read_value(key, value, entry.param_types[static_cast<size_t>(slot)], row_.params);
     }
     if (const int slot = slot_of(entry.workloads.args, key); slot >= 0) {
-      return read_value(key, value, entry.workloads.args[static_cast<size_t>(slot)].type, row_.args);
+      return read_value(key, value, entry.workloads.args[static_cast<size_t>(slot)].type,
+                        row_.args);
     }
     if (const int slot = slot_of(entry.indices, key); slot >= 0) {
       return read_index(key, value, static_cast<size_t>(slot));
@@ -198,7 +203,8 @@ class RowReader {
     }
   }
 
-  void read_value(const std::string& key, const YamlNode& node, const TypeExpr& type, Params& into) {
+  void read_value(const std::string& key, const YamlNode& node, const TypeExpr& type,
+                  Params& into) {
     try {
       into.set(key, value_from_yaml(node, type));
     } catch (const ExprFault& fault) {
@@ -217,9 +223,9 @@ class RowReader {
       type.element = std::make_shared<const TypeExpr>(size);
     }
     if (index.derived || index.kind == IndexValue::Kind::kDType) {
-      context_.report.add("S603", place_.at(key, node.line),
-                          fmt::format("{} is {}", key, index.derived ? "derived by let"
-                                                                      : "given by dtype_cases"));
+      context_.report.add(
+          "S603", place_.at(key, node.line),
+          fmt::format("{} is {}", key, index.derived ? "derived by let" : "given by dtype_cases"));
       return;
     }
     read_value(key, node, type, row_.indices);
@@ -235,8 +241,9 @@ class RowReader {
         const bool fits = slot >= 0 && dtype &&
                           (entry.index_specs[static_cast<size_t>(slot)].dtypes & dtype_bit(*dtype));
         if (!fits) {
-          context_.report.add("S612", place_.at("dtype_cases", item.line),
-                              fmt::format("{}: {} is no dtype of the signature", name, value.scalar));
+          context_.report.add(
+              "S612", place_.at("dtype_cases", item.line),
+              fmt::format("{}: {} is no dtype of the signature", name, value.scalar));
           continue;
         }
         which.emplace_back(slot, *dtype);

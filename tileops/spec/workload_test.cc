@@ -22,7 +22,8 @@ bool has_tag(const WorkloadCase& which, std::string_view tag) {
 
 std::vector<int64_t> ints_of(const Tensor& tensor) {
   std::vector<int64_t> values;
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) values.push_back(tensor.data_as<int32_t>()[i]);
+  for (int64_t i = 0; i < tensor.num_elements(); ++i)
+    values.push_back(tensor.data_as<int32_t>()[i]);
   return values;
 }
 
@@ -59,8 +60,9 @@ TEST(Workload, IsFoundByIdAndByLabel) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kValue);
-    EXPECT_THAT(error.what(), ::testing::StartsWith("MoEGroupedGemmFwdOp: there is no workload nothing; "
-                                                    "there are: small-tight-psum, "));
+    EXPECT_THAT(error.what(),
+                ::testing::StartsWith("MoEGroupedGemmFwdOp: there is no workload nothing; "
+                                      "there are: small-tight-psum, "));
   }
 }
 

@@ -143,6 +143,13 @@ class TreeBuilder : public YAML::EventHandler {
 
 }  // namespace
 
+YamlNode::YamlNode() = default;
+YamlNode::~YamlNode() = default;
+YamlNode::YamlNode(const YamlNode& other) = default;
+YamlNode::YamlNode(YamlNode&& other) noexcept = default;
+YamlNode& YamlNode::operator=(const YamlNode& other) = default;
+YamlNode& YamlNode::operator=(YamlNode&& other) noexcept = default;
+
 const YamlNode* YamlNode::find(std::string_view key) const {
   for (const auto& [name, node] : members) {
     if (name == key) return &node;

@@ -27,6 +27,13 @@ struct YamlNode {
   std::vector<std::pair<std::string, YamlNode>> members;  // kMap, in file order
   std::vector<int> key_lines;                             // of members
 
+  YamlNode();  // out of line, as `members` needs the complete type
+  ~YamlNode();
+  YamlNode(const YamlNode& other);
+  YamlNode(YamlNode&& other) noexcept;
+  YamlNode& operator=(const YamlNode& other);
+  YamlNode& operator=(YamlNode&& other) noexcept;
+
   bool is_scalar() const { return kind == Kind::kScalar; }
   bool is_list() const { return kind == Kind::kList; }
   bool is_map() const { return kind == Kind::kMap; }

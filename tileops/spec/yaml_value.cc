@@ -10,9 +10,9 @@ namespace tileops::spec {
 namespace {
 
 [[noreturn]] void fail(const YamlNode& node, const TypeExpr& type) {
-  throw ExprFault("S205", fmt::format("{} is not {}",
-                                      node.is_scalar() ? "'" + node.scalar + "'" : "this",
-                                      type.text));
+  throw ExprFault(
+      "S205",
+      fmt::format("{} is not {}", node.is_scalar() ? "'" + node.scalar + "'" : "this", type.text));
 }
 
 template <class T>
@@ -56,8 +56,10 @@ Value list_value(const YamlNode& node, const TypeExpr& type) {
 
 Value plain_value(const YamlNode& node, const TypeExpr& type) {
   switch (type.base) {
-    case TypeExpr::Base::kInt: return number<int64_t>(node, type);
-    case TypeExpr::Base::kFloat: return number<double>(node, type);
+    case TypeExpr::Base::kInt:
+      return number<int64_t>(node, type);
+    case TypeExpr::Base::kFloat:
+      return number<double>(node, type);
     case TypeExpr::Base::kBool:
       if (node.quoted || (node.scalar != "true" && node.scalar != "false")) fail(node, type);
       return node.scalar == "true";
@@ -70,8 +72,10 @@ Value plain_value(const YamlNode& node, const TypeExpr& type) {
       if (!dtype) fail(node, type);
       return *dtype;
     }
-    case TypeExpr::Base::kList: return list_value(node, type);
-    default: return sum_value(node, type);
+    case TypeExpr::Base::kList:
+      return list_value(node, type);
+    default:
+      return sum_value(node, type);
   }
 }
 
