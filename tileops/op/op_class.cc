@@ -8,6 +8,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/op/op.h"
+#include "tileops/spec/params.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/workload.h"
 
@@ -17,7 +18,7 @@ namespace {
 struct Classes {
   std::mutex mutex;  // guards the maps
   std::map<std::string, const OpClass*, std::less<>> by_name;
-  std::map<std::string, spec::ClassFacts, std::less<>> facts;
+  std::map<std::pair<std::string, bool>, spec::ClassFacts> facts;  // by name, and if it has an entry
 };
 
 Classes& classes() {
@@ -32,9 +33,8 @@ std::vector<std::string> constructor_params(const OpClass& op_class) {
     const auto entry = op_class.entry();
     const auto cases = spec::workload_cases(*entry);
     if (cases.empty()) return names;
-    for (const auto& [name, value] : op_class.make(cases.front().params)->given_params()) {
-      names.push_back(name);
-    }
+    const std::shared_ptr<Op> instance = op_class.make(cases.front().params);
+    for (const auto& [name, value] : instance->given_params()) names.push_back(name);
   } catch (const Error&) {
     // A class that cannot be constructed has no parameters to compare; its own error says why.
   }
@@ -56,10 +56,16 @@ spec::ClassFacts facts_of(const OpClass& op_class) {
 const spec::ClassFacts* lookup_facts(std::string_view name) {
   const OpClass* op_class = find_op_class(name);
   if (op_class == nullptr) return nullptr;
-  spec::ClassFacts facts = facts_of(*op_class);
+  // Once found they stay as they are, so that a pointer to them stays good.
+  const std::pair key(std::string(name), spec::find_entry(name) != nullptr);
   Classes& c = classes();
+  {
+    std::lock_guard lock(c.mutex);
+    if (const auto it = c.facts.find(key); it != c.facts.end()) return &it->second;
+  }
+  spec::ClassFacts facts = facts_of(*op_class);
   std::lock_guard lock(c.mutex);
-  return &c.facts.insert_or_assign(std::string(name), std::move(facts)).first->second;
+  return &c.facts.try_emplace(key, std::move(facts)).first->second;
 }
 
 }  // namespace
@@ -100,7 +106,7 @@ std::shared_ptr<const spec::Entry> OpClass::entry() const { return spec::entry(n
 std::shared_ptr<Op> OpClass::make(const Params& params, const OpOptions& options) const {
   TILEOPS_CHECK(ErrorKind::kState, facts_.make != nullptr,
                 "{}: the class cannot be constructed by name", name());
-  return facts_.make(params, options);
+  return facts_.make(spec::checked_params(*entry(), params), options);
 }
 
 const OpClass* find_op_class(std::string_view name) {

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: Apache-2.0
+// H5: a fault at every step of a call, at every depth, leaves exactly the state that H1-H4 say.
+// A model of the rules (Model) says what has to be left; the ops say what is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <set>
+#include <stdexcept>
+
+#include "contract/contract_ops.h"
+#include "tileops/core/allocator.h"
+#include "tileops/dispatch/target.h"
+
+// Heap allocations of this program, failing on request -----------------------------------------
+
+namespace {
+thread_local int64_t allocations_left = -1;  // -1: all succeed; 0: the next one fails
+thread_local bool keep_failing = false;
+thread_local bool failed = false;
+
+void* allocate(std::size_t bytes) {
+  if (allocations_left == 0) {
+    failed = true;
+    if (!keep_failing) allocations_left = -1;
+    throw std::bad_alloc();
+  }
+  if (allocations_left > 0) --allocations_left;
+  void* data = std::malloc(bytes == 0 ? 1 : bytes);
+  if (data == nullptr) throw std::bad_alloc();
+  return data;
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete[](void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
+
+namespace tileops::contract {
+namespace {
+
+constexpr int64_t kEarlierN = 3;  // the N of calls before, served by other kernels
+constexpr int64_t kFaultyN = 4;   // the N of the call with the fault
+
+enum class World { kBuiltin, kLeafTarget, kChainTarget };
+constexpr const char* kWorldNames[] = {"builtin", "leaf_target", "chain_target"};
+enum class Before { kNothing, kRoot, kLeaves };
+enum class Fault {
+  kCheck,
+  kSelection,
+  kForward,
+  kAllocation,
+  kBuild,
+  kUncallable,
+  kTune,
+  kKernel,
+  kResult
+};
+constexpr const char* kFaultNames[] = {"check",      "selection", "forward", "allocation", "build",
+                                       "uncallable", "tune",      "kernel",  "result"};
+
+struct Case {
+  World world;
+  int depth;  // of the tree: 0 a leaf, 3 three levels of sub-ops
+  size_t victim;
+  Fault fault;
+  Before before;
+  bool tuned, shared, caught;
+};
+
+std::string to_string(const Case& c) {
+  return std::string("world ") + kWorldNames[static_cast<int>(c.world)] + ", depth " +
+         std::to_string(c.depth) + ", victim " + std::to_string(c.victim) + ", fault " +
+         kFaultNames[static_cast<int>(c.fault)] + ", before " +
+         std::to_string(static_cast<int>(c.before)) + (c.tuned ? ", tuned" : "") +
+         (c.shared ? ", shared" : "") + (c.caught ? ", caught" : "");
+}
+
+/// What the rules know of one op.
+struct Node {
+  std::shared_ptr<Op> op;
+  std::string tag;
+  std::vector<size_t> children;  // in call order
+  bool runs_kernels = false;     // a leaf, or a composite that the target serves whole
+  // The state that H1-H4 speak of.
+  bool selected = false;
+  std::set<int64_t> kernels;  // by N
+  int completed = 0;          // calls
+};
+
+/// The rules of a call (D1) and of its failure (H1-H3), and nothing else.
+class Model {
+ public:
+  std::vector<Node> nodes;
+
+  void add(const std::shared_ptr<Op>& op, World world) {
+    const size_t i = nodes.size();
+    Node node{.op = op, .tag = *op->params().at("tag").as_string()};
+    const bool leaf = op->held_delegates().empty();
+    node.runs_kernels = leaf || (world == World::kChainTarget && op->name() == "TestChainFwdOp");
+    nodes.push_back(std::move(node));
+    for (const HeldDelegate& held : op->held_delegates()) {
+      nodes[i].children.push_back(nodes.size());
+      add(held.op, world);
+    }
+  }
+
+  /// Whether the call completes.
+  bool call(size_t i, int64_t n, std::optional<Fault> fault, size_t victim) {
+    Node& node = nodes[i];
+    const auto hit = [&](Fault which) { return fault == which && victim == i; };
+    if (hit(Fault::kCheck)) return false;
+    const bool here = !node.selected;
+    if (hit(Fault::kSelection)) return fail(i, here);
+    node.selected = true;
+    if (hit(Fault::kForward)) return fail(i, here);
+    if (node.runs_kernels) {
+      if (hit(Fault::kBuild) || hit(Fault::kUncallable)) return fail(i, here);
+      // The builtin kernel is built when there is an output to fill; a target's allocates it
+      // itself.
+      if (hit(Fault::kAllocation) && !target_) return fail(i, here);
+      node.kernels.insert(n);
+      if (hit(Fault::kTune) || hit(Fault::kKernel) || hit(Fault::kAllocation)) return fail(i, here);
+    } else {
+      for (size_t child : node.children) {
+        if (!call(child, n, fault, victim)) return fail(i, here);
+      }
+    }
+    if (hit(Fault::kResult)) return fail(i, here);
+    ++node.completed;
+    return true;
+  }
+
+  void set_target(bool target) { target_ = target; }
+
+ private:
+  bool fail(size_t i, bool selected_here) {
+    if (selected_here) undo(i);
+    return false;
+  }
+  void undo(size_t i) {
+    nodes[i].selected = false;
+    nodes[i].kernels.clear();
+    for (size_t child : nodes[i].children) undo(child);
+  }
+
+  bool target_ = false;
+};
+
+/// Fails the n-th allocation of tensors.
+class FailingAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes, Stream stream) override {
+    if (left >= 0 && left-- == 0) throw Error(ErrorKind::kOutOfMemory, "injected");
+    return before_->allocate(bytes, stream);
+  }
+  void deallocate(void* data, size_t bytes, Stream stream) noexcept override {
+    before_->deallocate(data, bytes, stream);
+  }
+  int left = -1;
+
+ private:
+  Allocator* before_ = &allocator_for(DeviceType::kCPU);
+};
+
+/// A target whose kernels do what the builtin ones do, and which asks the hook as they do.
+class TestTarget {
+ public:
+  explicit TestTarget(World world) {
+    register_target_detector("faulty", [this, world](Device) {
+      if (selections_left >= 0 && selections_left-- == 0) throw std::runtime_error("injected");
+      return world != World::kBuiltin;
+    });
+    const auto builder = [this](double power) {
+      return [this, power](const BuildRequest& request) { return build(request, power); };
+    };
+    register_target_builder("faulty", "TestScaleFwdOp", builder(1));
+    if (world == World::kChainTarget)
+      register_target_builder("faulty", "TestChainFwdOp", builder(2));
+  }
+  ~TestTarget() { unregister_target("faulty"); }
+  TestTarget(const TestTarget&) = delete;
+  TestTarget& operator=(const TestTarget&) = delete;
+
+  int selections_left = -1;
+  std::string uncallable;  // tag of the op for which the builder gives nothing
+
+ private:
+  class Kernel final : public TargetKernel {
+   public:
+    Kernel(double factor, std::string tag) : factor_(factor), tag_(std::move(tag)) {}
+    Results run(const spec::CallTensors& tensors) override {
+      const Tensor& x = tensors.inputs[0];
+      const Tensor y = Tensor::empty(x.shape(), x.dtype());
+      ScaleKernel("target", factor_, tag_).run(x, y);
+      return {result_of(tag_, y)};
+    }
+    bool tunable() const override { return true; }
+    void request_tune() override {
+      if (tuned_) return;
+      at(Point::kTune, tag_);
+      tuned_ = true;
+    }
+
+   private:
+    double factor_;
+    std::string tag_;
+    bool tuned_ = false;
+  };
+
+  std::shared_ptr<TargetKernel> build(const BuildRequest& request, double power) const {
+    const std::string& tag = *request.params.at("tag").as_string();
+    at(Point::kEntryBuild, tag);
+    if (tag == uncallable) return nullptr;
+    const double factor = *request.params.at("factor").as_double();
+    return std::make_shared<Kernel>(power == 2 ? factor * factor : factor, tag);
+  }
+};
+
+/// The chain's tag is the one that its holder's forward knows it by.
+constexpr const char* kChainTags[] = {"", "chain", "nest.inner", "deep.middle.inner"};
+
+/// The tag of the leaf that another composite may hold too.
+std::string shared_tag(int depth) {
+  return depth == 0 ? "leaf" : std::string(kChainTags[depth]) + ".first";
+}
+
+std::shared_ptr<Op> make_tree(int depth, const std::shared_ptr<Op>& shared) {
+  if (depth == 0) return shared != nullptr ? shared : std::make_shared<ScaleOp>(3, "leaf");
+  const auto chain = std::make_shared<ChainOp>(3, kChainTags[depth], shared, nullptr);
+  if (depth == 1) return chain;
+  if (depth == 2) return std::make_shared<NestOp>("nest", chain);
+  return std::make_shared<DeepOp>("deep", std::make_shared<NestOp>("deep.middle", chain));
+}
+
+Tensor call_op(const Op& op, const Tensor& x) { return ScaleOp::invoke(op, x); }
+
+RecordPtr record_of(const Op& op) {
+  try {
+    return op.last_call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kState);
+    return nullptr;
+  }
+}
+
+class Experiment {
+ public:
+  explicit Experiment(const Case& c) : case_(c), target_(c.world) {
+    reset_counts();
+    std::shared_ptr<Op> first;
+    if (c.shared) {
+      first = std::make_shared<ScaleOp>(3, shared_tag(c.depth));
+      other_ = std::make_shared<ChainOp>(3, "other", first, nullptr);
+    }
+    root_ = make_tree(c.depth, first);
+    model_.set_target(c.world != World::kBuiltin);
+    model_.add(root_, c.world);
+    before();
+  }
+
+  size_t num_nodes() const { return model_.nodes.size(); }
+  bool applies() const {
+    const Node& victim = model_.nodes[case_.victim];
+    switch (case_.fault) {
+      case Fault::kSelection:
+        return !victim.selected && victim_runs();
+      case Fault::kForward:
+        return case_.world == World::kBuiltin ? victim_runs()
+                                              : !victim.runs_kernels && victim_runs();
+      case Fault::kTune:
+        return case_.tuned && victim.runs_kernels && victim_runs();
+      case Fault::kUncallable:
+        return case_.world != World::kBuiltin && victim.runs_kernels && victim_runs();
+      case Fault::kAllocation:
+      case Fault::kBuild:
+      case Fault::kKernel:
+        return victim.runs_kernels && victim_runs();
+      default:
+        return victim_runs();
+    }
+  }
+
+  void run() {
+    SCOPED_TRACE(to_string(case_));
+    if (case_.tuned) root_->request_tune();
+    std::vector<RecordPtr> records;
+    std::vector<int> completed;
+    for (const Node& node : model_.nodes) {
+      records.push_back(record_of(*node.op));
+      completed.push_back(node.completed);
+    }
+    const RecordPtr other_record = other_ == nullptr ? nullptr : record_of(*other_);
+    const auto other_target = other_ == nullptr ? std::nullopt : other_->serving_target();
+
+    const int selections = selections_before_victim();
+    EXPECT_FALSE(model_.call(0, kFaultyN, case_.fault, case_.victim));
+    inject(selections);
+    check_state(records, completed);
+    if (other_ != nullptr) {
+      EXPECT_EQ(record_of(*other_), other_record);
+      EXPECT_EQ(other_->serving_target(), other_target);
+    }
+    check_next_call();
+  }
+
+ private:
+  /// A victim below a composite that is served whole is never reached.
+  bool victim_runs() const { return reachable(0); }
+  bool reachable(size_t i) const {
+    if (i == case_.victim) return true;
+    const Node& node = model_.nodes[i];
+    if (node.runs_kernels) return false;
+    return std::any_of(node.children.begin(), node.children.end(),
+                       [&](size_t child) { return reachable(child); });
+  }
+
+  void before() {
+    const Tensor x = iota(2, kEarlierN);
+    if (other_ != nullptr) {
+      // The model follows the tree alone: what the other composite's call did to the shared leaf is
+      // set by hand, where that composite calls it.
+      call_op(*other_, x);
+      for (Node& node : model_.nodes) {
+        if (node.tag != shared_tag(case_.depth) || case_.world == World::kChainTarget) continue;
+        node.selected = true;
+        node.kernels.insert(kEarlierN);
+      }
+    }
+    if (case_.before == Before::kRoot) {
+      call_op(*root_, x);
+      EXPECT_TRUE(model_.call(0, kEarlierN, std::nullopt, 0));
+    } else if (case_.before == Before::kLeaves) {
+      for (size_t i = 0; i < model_.nodes.size(); ++i) {
+        if (!model_.nodes[i].runs_kernels) continue;
+        call_op(*model_.nodes[i].op, x);
+        EXPECT_TRUE(model_.call(i, kEarlierN, std::nullopt, 0));
+      }
+    }
+  }
+
+  /// How many unselected ops select before the victim.
+  int selections_before_victim() const {
+    int count = 0;
+    const std::function<bool(size_t)> visit = [&](size_t i) -> bool {
+      if (i == case_.victim) return true;
+      const Node& node = model_.nodes[i];
+      if (!node.selected) ++count;
+      if (node.runs_kernels) return false;
+      return std::any_of(node.children.begin(), node.children.end(), visit);
+    };
+    visit(0);
+    return count;
+  }
+  int kernels_before_victim() const {
+    int count = 0;
+    const std::function<bool(size_t)> visit = [&](size_t i) -> bool {
+      if (i == case_.victim) return true;
+      const Node& node = model_.nodes[i];
+      if (node.runs_kernels) {
+        ++count;
+        return false;
+      }
+      return std::any_of(node.children.begin(), node.children.end(), visit);
+    };
+    visit(0);
+    return count;
+  }
+
+  void inject(int selections_before) {
+    const std::string& tag = model_.nodes[case_.victim].tag;
+    Tensor x = iota(2, kFaultyN);
+    if (case_.fault == Fault::kCheck && case_.victim == 0) x = x.select(0, 0);
+    const Tensor small = iota(1, 1);
+    target_.selections_left = case_.fault == Fault::kSelection ? selections_before : -1;
+    if (case_.fault == Fault::kUncallable) target_.uncallable = tag;
+    const HookGuard hook([&](Point point, const std::string& at_tag) -> bool {
+      if (at_tag != tag) return false;
+      const auto step = [&](Point where, Fault fault) {
+        return point == where && case_.fault == fault;
+      };
+      if (step(Point::kForward, Fault::kForward) || step(Point::kEntryBuild, Fault::kBuild) ||
+          step(Point::kKernel, Fault::kKernel) || step(Point::kTune, Fault::kTune)) {
+        throw std::runtime_error("injected");
+      }
+      return step(Point::kFeed, Fault::kCheck) || step(Point::kResult, Fault::kResult);
+    });
+    FailingAllocator allocator;
+    Allocator* const outer = set_allocator(DeviceType::kCPU, &allocator);
+    allocator.left = case_.fault == Fault::kAllocation ? kernels_before_victim() : -1;
+    const auto call = [&] { EXPECT_THROW(call_op(*root_, x), std::exception); };
+    if (case_.caught) {
+      // A parent that catches: what it calls next is filed with it, so the failed calls left the
+      // stack.
+      const FreeOp parent(
+          [&](const FreeOp& self, Call& open) {
+            call();
+            allocator.left = -1;
+            return ScaleOp::invoke(*self.hold("b", settled), open.input(0));
+          },
+          {.target = "builtin"});
+      parent(small);
+      EXPECT_EQ(parent.last_call()->stages("b").size(), 1u);
+      EXPECT_TRUE(parent.last_call()->stages("a").empty());
+    } else {
+      call();
+    }
+    set_allocator(DeviceType::kCPU, outer);
+    target_.selections_left = -1;
+    target_.uncallable.clear();
+  }
+
+  void check_state(const std::vector<RecordPtr>& records, const std::vector<int>& completed) {
+    for (size_t i = 0; i < model_.nodes.size(); ++i) {
+      const Node& node = model_.nodes[i];
+      EXPECT_EQ(node.op->serving_target().has_value(), node.selected) << node.tag;
+      const RecordPtr record = record_of(*node.op);
+      EXPECT_EQ(record == records[i], node.completed == completed[i]) << node.tag;
+      if (node.completed > completed[i]) {
+        EXPECT_EQ(record->index("N"), kFaultyN) << node.tag;
+      }
+      EXPECT_EQ(node.op->held_delegates().size(), node.children.size()) << node.tag;
+      for (size_t child = 0; child < node.children.size(); ++child) {
+        EXPECT_EQ(node.op->held_delegates()[child].op, model_.nodes[node.children[child]].op);
+      }
+      EXPECT_EQ(node.op->tuned(), case_.tuned) << node.tag;
+      if (case_.world == World::kBuiltin && node.runs_kernels) {
+        EXPECT_EQ(node.op->built_entries("scale").size(), node.kernels.size()) << node.tag;
+      }
+    }
+  }
+
+  /// The next call works, and builds exactly what is not there.
+  void check_next_call() {
+    reset_counts();
+    double factor = 1;
+    const std::function<void(size_t)> visit = [&](size_t i) {
+      const Node& node = model_.nodes[i];
+      if (node.runs_kernels) {
+        const double own = *node.op->params().at("factor").as_double();
+        factor *= node.children.empty() ? own : own * own;
+        return;
+      }
+      for (size_t child : node.children) visit(child);
+    };
+    visit(0);
+    for (const int64_t n : {kFaultyN, kEarlierN}) {
+      std::vector<int> wanted;
+      for (const Node& node : model_.nodes) wanted.push_back(node.kernels.contains(n) ? 0 : 1);
+      EXPECT_TRUE(model_.call(0, n, std::nullopt, 0));
+      reset_counts();
+      EXPECT_EQ(call_op(*root_, iota(2, n)).at({1, 0}), factor * static_cast<double>(n + 1));
+      for (size_t i = 0; i < model_.nodes.size(); ++i) {
+        const Node& node = model_.nodes[i];
+        if (!node.kernels.contains(n)) continue;
+        EXPECT_EQ(count_of(Point::kEntryBuild, node.tag), wanted[i]) << node.tag << ", N " << n;
+      }
+    }
+    if (other_ != nullptr) {
+      EXPECT_EQ(call_op(*other_, iota(2, 2)).at({1, 1}), 4.0 * 3 * 3);
+    }
+  }
+
+  Case case_;
+  TestTarget target_;
+  std::shared_ptr<Op> root_, other_;
+  Model model_;
+};
+
+size_t size_of_tree(int depth) { return depth == 0 ? 1 : static_cast<size_t>(2 * depth + 1); }
+
+class FaultInjection : public ::testing::TestWithParam<World> {};
+
+TEST_P(FaultInjection, Contract_H5_a_fault_at_every_step_and_depth_leaves_what_the_rules_say) {
+  int num_cases = 0;
+  for (int depth = 0; depth <= 3; ++depth) {
+    for (size_t victim = 0; victim < size_of_tree(depth); ++victim) {
+      for (int fault = 0; fault <= static_cast<int>(Fault::kResult); ++fault) {
+        for (const Before before : {Before::kNothing, Before::kRoot, Before::kLeaves}) {
+          for (int bits = 0; bits < 8; ++bits) {
+            const Case c{GetParam(), depth,           victim,          static_cast<Fault>(fault),
+                         before,     (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+            Experiment experiment(c);
+            ASSERT_EQ(experiment.num_nodes(), size_of_tree(depth));
+            if (!experiment.applies()) continue;
+            experiment.run();
+            ++num_cases;
+            ASSERT_FALSE(HasFailure()) << to_string(c);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_cases, 1000);
+  std::printf("fault injection, %s: %d cases\n", kWorldNames[static_cast<size_t>(GetParam())],
+              num_cases);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, FaultInjection,
+                         ::testing::Values(World::kBuiltin, World::kLeafTarget,
+                                           World::kChainTarget),
+                         [](const auto& info) {
+                           return std::string(kWorldNames[static_cast<size_t>(info.param)]);
+                         });
+
+/// Fails the n-th heap allocation of a call, for every n, once or from then on.
+TEST_P(FaultInjection, Contract_H5_an_allocation_that_fails_anywhere_leaves_what_the_rules_say) {
+  int num_cases = 0;
+  for (const bool warm : {false, true}) {
+    for (const bool sticky : {false, true}) {
+      for (int64_t n = 0;; ++n) {
+        const TestTarget target(GetParam());
+        const auto root = std::make_shared<DeepOp>("deep");
+        Model model;
+        model.add(root, GetParam());
+        const Tensor x = iota(2, kFaultyN);
+        if (warm) call_op(*root, x);
+        const RecordPtr before = record_of(*root);
+        reset_counts();
+
+        failed = false;
+        keep_failing = sticky;
+        allocations_left = n;
+        bool threw = false;
+        Tensor y;
+        try {
+          y = call_op(*root, x);
+        } catch (const std::exception&) {
+          threw = true;
+        }
+        allocations_left = -1;
+
+        SCOPED_TRACE(std::to_string(n) + (warm ? ", warm" : ", cold") + (sticky ? ", sticky" : ""));
+        for (const Node& node : model.nodes) {
+          if (!threw) break;
+          const bool called = warm && node.op->serving_target().has_value();
+          EXPECT_EQ(node.op->serving_target().has_value(), called) << node.tag;
+          if (warm && GetParam() != World::kChainTarget) {
+            EXPECT_TRUE(called) << node.tag;
+          }
+          if (!warm && GetParam() == World::kBuiltin && node.runs_kernels) {
+            EXPECT_TRUE(node.op->built_entries("scale").empty()) << node.tag;
+          }
+        }
+        if (threw) {
+          EXPECT_EQ(record_of(*root), before);
+        } else {
+          EXPECT_EQ(record_of(*root)->index("N"), kFaultyN);
+        }
+        const Tensor again = call_op(*root, x);
+        if (y.defined()) {
+          EXPECT_EQ(values_of(y), values_of(again));
+        }
+        EXPECT_EQ(again.at({0, 0}), 3.0 * 3 * 5 * 7);
+        EXPECT_EQ(root->last_call()->stages("middle").size(), 1u);
+        ASSERT_FALSE(HasFailure());
+        if (!failed) break;
+        ++num_cases;
+      }
+    }
+  }
+  EXPECT_GT(num_cases, 20);
+  std::printf("failed allocations, %s: %d cases\n", kWorldNames[static_cast<size_t>(GetParam())],
+              num_cases);
+}
+
+}  // namespace
+}  // namespace tileops::contract

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each installed header compiles alone, with the prefix as its only include path.
+file(GLOB_RECURSE headers RELATIVE ${PREFIX}/include ${PREFIX}/include/*.h)
+list(LENGTH headers count)
+if(count LESS 30)
+  message(FATAL_ERROR "only ${count} headers are installed")
+endif()
+file(MAKE_DIRECTORY ${WORK})
+set(failed "")
+foreach(header IN LISTS headers)
+  file(WRITE ${WORK}/one.cc "#include <${header}>\n#include <${header}>\nint main() {}\n")
+  execute_process(COMMAND ${CXX} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I${PREFIX}/include ${WORK}/one.cc
+                  RESULT_VARIABLE status ERROR_VARIABLE errors)
+  if(NOT status EQUAL 0)
+    list(APPEND failed ${header})
+    message("${header}:\n${errors}")
+  endif()
+endforeach()
+if(failed)
+  message(FATAL_ERROR "these headers do not compile alone: ${failed}")
+endif()
+message("${count} headers compile alone")
