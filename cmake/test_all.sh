@@ -2,7 +2,6 @@
 # Sourced by ./test --all: what takes longer than an edit-test round.
 tileops_packages=(clang-14 libclang-rt-14-dev clang-format-14)
 tileops_install_packages
-./run
 cmake/check_format.sh
 
 cmake/build.sh asan
