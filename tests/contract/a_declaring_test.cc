@@ -90,6 +90,13 @@ TEST(ContractA, Contract_A1_a_class_is_declared_once_and_found_by_name) {
             "ValueError: TestScaleFwdOp");
 }
 
+TEST(ContractA, Contract_A1_a_class_that_a_library_declares_again_is_the_class_that_is_there) {
+  EXPECT_EQ(&OpClass::declare({.name = "TestScaleFwdOp", .type = &typeid(ScaleOp)}),
+            &ScaleOp::op_class());
+  EXPECT_EQ(kind_of([] { OpClass::declare({.name = "TestScaleFwdOp", .type = &typeid(ChainOp)}); }),
+            ErrorKind::kValue);
+}
+
 TEST(ContractA, Contract_A1_an_instance_is_made_by_name_from_parameters) {
   const std::shared_ptr<Op> made = op_class(ScaleOp::op_class().name()).make({{"factor", 3.0}});
   EXPECT_EQ(values_of(ScaleOp::invoke(*made, iota(1, 2))), (std::vector<double>{3, 6}));

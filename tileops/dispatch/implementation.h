@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "tileops/core/value.h"
@@ -68,18 +69,13 @@ struct Implementation {
 struct AnyImplementation {
   ImplementationInfo info;
   std::string interface;
-  const void* interface_tag = nullptr;  // address unique to the interface's type
-  std::shared_ptr<const void> typed;    // Implementation<I>
+  const std::type_info* interface_type = nullptr;
+  std::shared_ptr<const void> typed;  // Implementation<I>
 };
-
-namespace detail {
-template <KernelInterface I>
-inline constexpr char kInterfaceTag = 0;
-}  // namespace detail
 
 template <KernelInterface I>
 AnyImplementation erase(Implementation<I> implementation) {
-  return {implementation.info, std::string(I::kName), &detail::kInterfaceTag<I>,
+  return {implementation.info, std::string(I::kName), &typeid(I),
           std::make_shared<const Implementation<I>>(std::move(implementation))};
 }
 

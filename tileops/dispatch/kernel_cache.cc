@@ -36,9 +36,9 @@ uint64_t KernelCacheBase::current_generation() const {
   return generation_;
 }
 
-void KernelCacheBase::check_interface_tag(const void* tag) const {
+void KernelCacheBase::check_interface_type(const std::type_info& type) const {
   for (const AnyImplementation* implementation : implementations_) {
-    TILEOPS_CHECK(ErrorKind::kValue, implementation->interface_tag == tag,
+    TILEOPS_CHECK(ErrorKind::kValue, *implementation->interface_type == type,
                   "{}: {} was registered for another C++ type that is also named {}", table_->op,
                   implementation->info.key, interface_);
   }

@@ -52,7 +52,7 @@ class KernelCacheBase {
   EntryPtr entry(const EntryKey& key, const Build& build, bool& fresh);
   SelectionQuery query(std::function<Refusal(size_t)> refusal,
                        std::function<std::string()> call_text) const;
-  void check_interface_tag(const void* tag) const;
+  void check_interface_type(const std::type_info& type) const;
   uint64_t current_generation() const;
 
   std::shared_ptr<const KernelTable> table_;
@@ -80,7 +80,7 @@ class KernelCache : public KernelCacheBase {
 
   KernelCache(std::shared_ptr<const KernelTable> table, std::string forced, BuildOptions options)
       : KernelCacheBase(std::move(table), I::kName, std::move(forced), std::move(options)) {
-    check_interface_tag(&detail::kInterfaceTag<I>);
+    check_interface_type(typeid(I));
   }
 
   /// The entry that serves a call: one lookup on a hit, which reads no device fact.

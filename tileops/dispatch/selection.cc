@@ -179,11 +179,11 @@ void check_table(std::string_view op, std::span<const std::string> interfaces,
   }
   for (const std::string& interface : interfaces) {
     std::vector<const ImplementationInfo*> infos;
-    const void* tag = nullptr;
+    const std::type_info* type = nullptr;
     for (const AnyImplementation& implementation : implementations) {
       if (implementation.interface != interface) continue;
-      if (tag == nullptr) tag = implementation.interface_tag;
-      TILEOPS_CHECK(ErrorKind::kValue, implementation.interface_tag == tag,
+      if (type == nullptr) type = implementation.interface_type;
+      TILEOPS_CHECK(ErrorKind::kValue, *implementation.interface_type == *type,
                     "{}: {} implements another C++ type that is also named {}", op,
                     implementation.info.key, interface);
       infos.push_back(&implementation.info);

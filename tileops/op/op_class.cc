@@ -18,7 +18,7 @@ namespace {
 struct Classes {
   std::mutex mutex;  // guards the maps
   std::map<std::string, const OpClass*, std::less<>> by_name;
-  std::map<std::pair<std::string, bool>, spec::ClassFacts> facts;  // by name, and if it has an entry
+  std::map<std::pair<std::string, bool>, spec::ClassFacts> facts;  // by name and having an entry
 };
 
 Classes& classes() {
@@ -71,8 +71,13 @@ const spec::ClassFacts* lookup_facts(std::string_view name) {
 }  // namespace
 
 const OpClass& OpClass::declare(OpClassFacts facts) {
-  TILEOPS_CHECK(ErrorKind::kValue, find_op_class(facts.name) == nullptr,
-                "{}: an op class of that name is declared already", facts.name);
+  if (const OpClass* known = find_op_class(facts.name)) {
+    const std::type_info* type = known->facts_.type;
+    TILEOPS_CHECK(ErrorKind::kValue,
+                  type != nullptr && facts.type != nullptr && *type == *facts.type,
+                  "{}: an op class of that name is declared already", facts.name);
+    return *known;
+  }
   std::vector<std::string> interfaces;
   for (const InterfaceType& interface : facts.interfaces) interfaces.push_back(interface.name);
   declare_kernel_table(facts.name, std::move(interfaces), facts.kernel_types);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct OpClassFacts {
   std::vector<AnyImplementation> kernel_types;  // key -> kernel class, in order
   std::vector<std::string> injected;            // constructor parameters that take an instance
   bool tunable = true;                          // false: an op with nothing to tune
+  const std::type_info* type = nullptr;         // of the C++ class; null where there is none
   /// Constructs an instance from parameters by name (defaults filled in by the spec).
   std::function<std::shared_ptr<Op>(const Params&, const OpOptions&)> make;
 };
@@ -59,7 +61,8 @@ struct OpClassFacts {
 /// Immutable and alive until the process ends. Reading it needs no instance, device or GPU library.
 class OpClass {
  public:
-  /// Declares a class: checks its kernel table and makes the class known by its name.
+  /// Declares a class: checks its kernel table and makes the class known by its name. The same C++
+  /// class declared again, as by a library that hides its symbols, is the class that is there.
   /// Errors: kValue (I4, a name that is taken).
   static const OpClass& declare(OpClassFacts facts);
 

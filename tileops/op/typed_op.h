@@ -111,6 +111,7 @@ class TypedOp : public Op {
          .kernel_types = Self::kernel_types(),
          .injected = Self::injected(),
          .tunable = Self::kTunable,
+         .type = &typeid(Self),
          .make = [](const Params& params, const OpOptions& options) -> std::shared_ptr<Op> {
            return Self::from_params(params, options);
          }});
