@@ -26,18 +26,13 @@ class Checker {
   StaticKind check(ExprNode& node, const Narrowing& known) {
     switch (node.op) {
       case ExprOp::kNone:
-        return {Base::kNone, true};
       case ExprOp::kBool:
-        return {Base::kBool};
       case ExprOp::kInt:
       case ExprOp::kLoop:
-        return {Base::kInt};
       case ExprOp::kFloat:
-        return {Base::kFloat};
       case ExprOp::kString:
-        return {Base::kString};
       case ExprOp::kDType:
-        return {Base::kDType};
+        return literal(node.op);
       case ExprOp::kTuple:
         return tuple(node, known);
       case ExprOp::kName:
@@ -88,6 +83,23 @@ class Checker {
   }
 
  private:
+  static StaticKind literal(ExprOp op) {
+    switch (op) {
+      case ExprOp::kNone:
+        return {Base::kNone, true};
+      case ExprOp::kBool:
+        return {Base::kBool};
+      case ExprOp::kFloat:
+        return {Base::kFloat};
+      case ExprOp::kString:
+        return {Base::kString};
+      case ExprOp::kDType:
+        return {Base::kDType};
+      default:
+        return {Base::kInt};
+    }
+  }
+
   StaticKind name(ExprNode& node, const Narrowing& known) {
     const auto it = scope_.symbols.find(node.text);
     if (it == scope_.symbols.end()) {

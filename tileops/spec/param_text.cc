@@ -42,6 +42,11 @@ class ParamReader {
   void expect(char c) {
     if (!take(c)) fail(fmt::format("'{}' is missing at position {}", c, at_));
   }
+  /// Before the next item of a list or mapping that `close` ends.
+  void expect_comma(char close) {
+    skip_spaces();
+    expect(at_ == text_.size() ? close : ',');
+  }
 
   YamlNode read_value(size_t depth) {
     if (depth > kMaxYamlDepth) fail("it is nested too deep");
@@ -59,7 +64,7 @@ class ParamReader {
     YamlNode list;
     list.kind = YamlNode::Kind::kList;
     while (!take(']')) {
-      if (!list.items.empty()) expect(',');
+      if (!list.items.empty()) expect_comma(']');
       list.items.push_back(read_value(depth + 1));
     }
     return list;
@@ -69,7 +74,7 @@ class ParamReader {
     YamlNode fields;
     fields.kind = YamlNode::Kind::kMap;
     while (!take('}')) {
-      if (!fields.members.empty()) expect(',');
+      if (!fields.members.empty()) expect_comma('}');
       std::string field = read_word().scalar;
       expect(':');
       fields.members.emplace_back(std::move(field), read_value(depth + 1));

@@ -23,7 +23,8 @@ struct Cost {
 struct RooflineCall {
   const Signature& signature;
   const CallFacts& facts;
-  /// The metadata input of that name (undefined where absent), read only where a formula needs it.
+  /// The metadata input of that name, on the CPU (undefined where absent); read only where a formula
+  /// needs it.
   std::function<Tensor(std::string_view input)> metadata;
   /// Sum over the staged records of `stage` of the named quantity ("flops", "bytes", an index);
   /// none where the stage ran nothing.

@@ -104,6 +104,37 @@ TensorFacts construction_facts(const EntryImpl& entry, size_t i, const Tensor& t
   return facts;
 }
 
+/// The plans of every combination of the inputs whose presence decides.
+void choose_cases(const EntryImpl& impl, Env& env, Signature::Plan& plan) {
+  CaseKey key;
+  std::vector<size_t> deciding;
+  for (const Discriminant& discriminant : impl.discriminants) {
+    if (discriminant.input >= 0) deciding.push_back(key.size());
+    key.push_back(discriminant.input >= 0 ? 0 : label_index(discriminant, env));
+  }
+  TILEOPS_CHECK(ErrorKind::kSpec, deciding.size() <= kMaxDecidingInputs,
+                "{}: the presence of more than {} inputs chooses cases", impl.name,
+                kMaxDecidingInputs);
+  for (size_t d : deciding) plan.deciding_inputs.push_back(impl.discriminants[d].input);
+  for (size_t bits = 0; bits < size_t{1} << deciding.size(); ++bits) {
+    for (size_t i = 0; i < deciding.size(); ++i) key[deciding[i]] = (bits >> i & 1u) != 0 ? 1 : 0;
+    plan.cases.push_back(specialise(impl.plan(key), env));
+  }
+}
+
+void bind_effects(const EntryImpl& impl, Signature::Plan& plan) {
+  plan.groups = groups_of(impl);
+  for (size_t j = 0; j < impl.outputs.size(); ++j) {
+    if (impl.outputs[j].buffer_out) plan.buffer_outputs.push_back(static_cast<int>(j));
+    if (impl.outputs[j].optional) plan.optional_outputs.push_back(static_cast<int>(j));
+  }
+  for (size_t i = 0; i < impl.inputs.size(); ++i) {
+    if (impl.inputs[i].mutated) plan.mutated_inputs.push_back(static_cast<int>(i));
+  }
+  plan.branches =
+      branch_names(impl, plan.buffer_outputs, plan.mutated_inputs, plan.optional_outputs);
+}
+
 }  // namespace
 
 Params checked_params(const Entry& of, const Params& given) {
@@ -148,21 +179,7 @@ Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
   }
 
   Env env = plan->env();
-  CaseKey key;
-  std::vector<size_t> deciding;
-  for (const Discriminant& discriminant : impl.discriminants) {
-    if (discriminant.input >= 0) deciding.push_back(key.size());
-    key.push_back(discriminant.input >= 0 ? 0 : label_index(discriminant, env));
-  }
-  TILEOPS_CHECK(ErrorKind::kSpec, deciding.size() <= kMaxDecidingInputs,
-                "{}: the presence of more than {} inputs chooses cases", impl.name,
-                kMaxDecidingInputs);
-  for (size_t d : deciding) plan->deciding_inputs.push_back(impl.discriminants[d].input);
-  for (size_t bits = 0; bits < size_t{1} << deciding.size(); ++bits) {
-    for (size_t i = 0; i < deciding.size(); ++i) key[deciding[i]] = (bits >> i & 1u) != 0 ? 1 : 0;
-    plan->cases.push_back(specialise(impl.plan(key), env));
-  }
-
+  choose_cases(impl, env, *plan);
   const spec::Plan& first = *plan->cases.front().plan;
   StepRunner runner(impl, first, impl.construction, first.construction, plan->construction.data(),
                     plan->base.data(), env);
@@ -170,16 +187,7 @@ Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
   runner.run(first.construction_steps);
   runner.rules(first.construction_rules, nullptr);
 
-  plan->groups = groups_of(impl);
-  for (size_t j = 0; j < impl.outputs.size(); ++j) {
-    if (impl.outputs[j].buffer_out) plan->buffer_outputs.push_back(static_cast<int>(j));
-    if (impl.outputs[j].optional) plan->optional_outputs.push_back(static_cast<int>(j));
-  }
-  for (size_t i = 0; i < impl.inputs.size(); ++i) {
-    if (impl.inputs[i].mutated) plan->mutated_inputs.push_back(static_cast<int>(i));
-  }
-  plan->branches =
-      branch_names(impl, plan->buffer_outputs, plan->mutated_inputs, plan->optional_outputs);
+  bind_effects(impl, *plan);
   plan_ = std::move(plan);
 }
 

@@ -42,6 +42,9 @@ std::map<std::string, std::shared_ptr<const EntryImpl>> index_entries(std::vecto
 
 void read_files(std::span<const SpecText> texts, std::vector<File>& files) {
   TypeTable types = known_types();
+  for (const SpecText& text : texts) {  // a file that is loaded already may have changed since
+    std::erase_if(types, [&](const auto& known) { return known.second.source == text.source; });
+  }
   for (const SpecText& text : texts) {
     File file{Report(text.source), {}, {}};
     file.tree = read_yaml(text.text, file.report);
