@@ -45,6 +45,12 @@ int fail(const std::string& who, const std::string& text, int exit_code) {
   return exit_code;
 }
 
+std::string unknown_subcommand(const CLI::App& app, const char* name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return fmt::format("there is no subcommand {}; there are: {}", name, fmt::join(names, ", "));
+}
+
 int run_chosen(const Chosen& chosen) {
   try {
     register_ops();
@@ -97,8 +103,9 @@ int run_command(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::string who;
-    for (const CLI::App* command : app.get_subcommands()) who = command->get_name();
+    const std::vector<CLI::App*> given = app.get_subcommands();
+    if (given.empty() && argc > 1) return fail("", unknown_subcommand(app, argv[1]), kUsage);
+    const std::string who = given.empty() ? "" : given.front()->get_name();
     std::string text = error.what();
     for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) text.replace(at, 1, " ");
     return fail(who, text + "; see --help", kUsage);

@@ -7,11 +7,38 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "tileops/core/allocator.h"
+
 namespace tileops::tools {
 namespace {
 
 constexpr unsigned char kPoison[2] = {0xA5,
                                       0xFF};  // a NaN with an odd payload in bf16, f16 and f32
+
+/// Passes on to another allocator, and fills what it gives. Never destroyed: tensors outlive
+/// guards.
+class PoisonAllocator final : public Allocator {
+ public:
+  static PoisonAllocator& instance() {
+    static auto& allocator = *new PoisonAllocator;
+    return allocator;
+  }
+  Allocator* inner() const { return inner_; }
+  void set_inner(Allocator* inner) { inner_ = inner; }
+
+  void* allocate(size_t bytes, Stream stream) override {
+    void* const data = inner_->allocate(bytes, stream);
+    auto* const pattern = static_cast<unsigned char*>(data);
+    for (size_t i = 0; i < bytes; ++i) pattern[i] = kPoison[i % 2];
+    return data;
+  }
+  void deallocate(void* data, size_t bytes, Stream stream) noexcept override {
+    inner_->deallocate(data, bytes, stream);
+  }
+
+ private:
+  Allocator* inner_ = nullptr;
+};
 
 unsigned char* bytes_of(const Tensor& tensor) { return tensor.data_as<unsigned char>(); }
 
@@ -49,10 +76,14 @@ bool same_special(double got, double want) {
 
 }  // namespace
 
-Tensor poisoned(const Shape& shape, DType dtype) {
-  Tensor tensor = Tensor::empty(shape, dtype);
-  for (size_t i = 0; i < num_bytes(tensor); ++i) bytes_of(tensor)[i] = kPoison[i % 2];
-  return tensor;
+PoisonedAllocations::PoisonedAllocations() {
+  PoisonAllocator& allocator = PoisonAllocator::instance();
+  allocator.set_inner(&allocator_for(DeviceType::kCPU));
+  set_allocator(DeviceType::kCPU, &allocator);
+}
+
+PoisonedAllocations::~PoisonedAllocations() {
+  set_allocator(DeviceType::kCPU, PoisonAllocator::instance().inner());
 }
 
 Specified written(const Tensor& tensor) {

@@ -14,8 +14,14 @@ namespace tileops::tools {
 /// Which elements of an output mean something, in row-major order; empty: all.
 using Specified = std::vector<bool>;
 
-/// A fresh tensor whose every element is a pattern that no op computes.
-Tensor poisoned(const Shape& shape, DType dtype);
+/// While it lives, fresh CPU tensors hold a pattern that no op computes.
+class PoisonedAllocations {
+ public:
+  PoisonedAllocations();
+  ~PoisonedAllocations();
+  PoisonedAllocations(const PoisonedAllocations&) = delete;
+  PoisonedAllocations& operator=(const PoisonedAllocations&) = delete;
+};
 /// The elements of a contiguous tensor that no longer hold the pattern.
 Specified written(const Tensor& tensor);
 

@@ -72,20 +72,7 @@ Calls call_repeatedly(const Op& op, const Job& job, int repeat) {
   return calls;
 }
 
-/// A buffer for each output that takes one, poisoned, so that what is not written shows.
-std::vector<Tensor> poisoned_outs(const CallRecord& record) {
-  std::vector<Tensor> outs;
-  const auto decls = record.signature().entry().outputs();
-  for (size_t i = 0; i < decls.size(); ++i) {
-    const spec::TensorFacts& facts = record.facts().outputs[i];
-    if (decls[i].buffer_out)
-      outs.push_back(facts.present ? poisoned(facts.shape, facts.dtype) : Tensor());
-  }
-  return outs;
-}
-
-ReferenceRun run_reference(const Op& op, const Job& job, const RunOptions& options,
-                           const CallRecord& record) {
+ReferenceRun run_reference(const Op& op, const Job& job, const RunOptions& options) {
   ReferenceRun run;
   run.specified.resize(op.entry().outputs().size());
   if (options.no_reference) run.skipped = "not asked for";
@@ -95,12 +82,11 @@ ReferenceRun run_reference(const Op& op, const Job& job, const RunOptions& optio
   try {
     const auto reference =
         job.make_op({.target = std::string(kBuiltinTarget), .implementation = kReference});
-    const std::vector<Tensor> outs = poisoned_outs(record);
-    const Results results = reference->call({job.inputs, outs});
+    const PoisonedAllocations poisoned;
+    const Results results = reference->call({job.inputs, {}});
     run.results.assign(results.begin(), results.end());
     for (size_t i = 0; i < run.results.size(); ++i) {
-      const bool is_poisoned = op.entry().outputs()[i].buffer_out && run.results[i].defined();
-      if (is_poisoned) run.specified[i] = written(run.results[i]);
+      if (run.results[i].defined()) run.specified[i] = written(run.results[i]);
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kOpNotAvailable) throw;
@@ -222,7 +208,7 @@ int run(const Common& common, const RunOptions& options) {
   RunResult run{.calls = call_repeatedly(*op, job, options.repeat)};
   run.profile = profile_of(options, run.calls.median->device());
   run.report = perf::make_report(*run.calls.median, run.profile);
-  run.reference = run_reference(*op, job, options, *run.calls.median);
+  run.reference = run_reference(*op, job, options);
   run.checks = check_results(*op, job, options, run.calls, run.reference);
   for (int i = 0; i < run.calls.results.size(); ++i) {
     const Tensor& result = run.calls.results[i];
