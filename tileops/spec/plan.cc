@@ -72,6 +72,7 @@ class Builder {
     steps_ = &plan_.construction_steps;
     base_slot_ = kConstructionSlot;
     solve(entry_.construction, plan_.construction);
+    require_dtypes(entry_.construction, "signature.construction_tensors.");
     split_rules();
     steps_ = &plan_.steps;
     base_slot_ = 0;
@@ -210,7 +211,7 @@ class Builder {
     Step step;
     step.tensor = static_cast<int16_t>(tensor);
     step.node = &dtype.node;
-    if (dtype.index >= 0) {
+    if (dtype.index >= 0 && !entry_.indices[static_cast<size_t>(dtype.index)].derived) {
       step.op = Step::Op::kDTypeSolve;
       step.index = static_cast<int16_t>(dtype.index);
       step.dtypes = entry_.index_specs[static_cast<size_t>(dtype.index)].dtypes;
@@ -309,11 +310,15 @@ class Builder {
                 entry_.indices[i].name,
             fmt::format("no tensor solves {}", entry_.indices[i].name));
     }
+    require_dtypes(entry_.inputs, "signature.inputs.");
+  }
+
+  void require_dtypes(const std::vector<TensorDecl>& decls, const std::string& section) {
     for (const Step& step : late_dtypes_) {
-      fault("S308",
-            "signature.inputs." + entry_.inputs[static_cast<size_t>(step.tensor)].name + ".dtype",
+      fault("S308", section + decls[static_cast<size_t>(step.tensor)].name + ".dtype",
             "its dtype cannot be solved");
     }
+    late_dtypes_.clear();
   }
 
   /// Whether an output or a rule reads the index in this case.

@@ -33,6 +33,22 @@ BENCHMARK_CAPTURE(check, three_tensors, false, false);
 BENCHMARK_CAPTURE(check, four_tensors, true, false);
 BENCHMARK_CAPTURE(check, four_tensors_and_out, true, true);
 
+void requires_of_a_million_rows(benchmark::State& state) {
+  SumValue per_row = layout();
+  per_row.fields[1].second = "per_row";
+  const Signature signature(entry("MoEGroupedGemmFwdOp"), {{"layout", per_row}});
+  const Tensor metadata = Tensor::empty({1'000'000}, DType::kI32);
+  for (int64_t i = 0; i < metadata.num_elements(); ++i) {
+    metadata.data_as<int32_t>()[i] = static_cast<int32_t>(i / 125'000);
+  }
+  const Tensor inputs[] = {Tensor::empty({1'000'000, 1}, DType::kBF16),
+                           Tensor::empty({8, 1, 1}, DType::kBF16), metadata, Tensor()};
+  CallFacts facts;
+  signature.check({inputs, {}}, facts);
+  for (auto _ : state) signature.check_contents({inputs, {}}, facts);
+}
+BENCHMARK(requires_of_a_million_rows)->Unit(benchmark::kMillisecond);
+
 void construct(benchmark::State& state) {
   const auto entry = spec::entry("MoEGroupedGemmFwdOp");
   for (auto _ : state) benchmark::DoNotOptimize(Signature(entry, {{"layout", layout()}}));

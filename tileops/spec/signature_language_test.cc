@@ -113,7 +113,7 @@ TEST_F(Toy, TensorsOfAGroupComeTogether) {
   EXPECT_EQ(facts_.outputs[1].shape, (Shape{24}));
 }
 
-TEST_F(Toy, MutationNamesItsBranch) {
+TEST_F(Toy, Contract_F1_MutationNamesItsBranch) {
   state_ = tensor({6}, DType::kF32);
   scale_ = tensor({2}, DType::kF32);
   EXPECT_EQ(error(ErrorKind::kType, {{"mode", "exact"}}), "no error");
@@ -176,6 +176,42 @@ TEST(OptionalTensors, TellIndicesWhereTheyCome) {
             "OptionalSizeOp: v has shape [5, 3]; the spec says [M, S] with S = 4 (from w)");
   EXPECT_EQ(error(tensor({6, 5}, DType::kF32), tensor({5, 3}, DType::kF32)),
             "OptionalSizeOp: the spec says S % 2 == 0; it fails with S = 3 (from w)");
+}
+
+constexpr const char* kDerived = R"yaml(
+DerivedDTypeOp:
+  family: toy
+  status: spec-only
+  signature:
+    forall: {M: Dim, T: "DType[float16 | float32]"}
+    params: {wide: {type: bool, default: false}}
+    inputs:
+      scale: {dtype: S, shape: "[2 * half + 1]"}
+      x: {dtype: T, shape: "[M]"}
+    outputs: {y: {dtype: S, shape: "[half]"}}
+    let: {half: "M // 2", S: "float32 if wide else T"}
+)yaml";
+
+TEST(Let, NamesSizesAndDTypesOfTensorsDeclaredBefore) {
+  load_spec_text(kDerived, "derived.yaml");
+  CallFacts facts;
+  const auto error = [&](bool wide, const Tensor& scale, ErrorKind kind) {
+    const Signature signature(spec::entry("DerivedDTypeOp"), {{"wide", wide}});
+    const std::vector<Tensor> inputs = {scale, tensor({7}, DType::kF16)};
+    return error_of([&] { signature.check({inputs, {}}, facts); }, kind);
+  };
+  EXPECT_EQ(error(false, tensor({7}, DType::kF16), ErrorKind::kDType), "no error");
+  EXPECT_EQ(facts.outputs[0].dtype, DType::kF16);
+  EXPECT_EQ(facts.outputs[0].shape, (Shape{3}));
+  EXPECT_EQ(error(true, tensor({7}, DType::kF32), ErrorKind::kDType), "no error");
+  EXPECT_EQ(
+      error(true, tensor({7}, DType::kF16), ErrorKind::kDType),
+      "DerivedDTypeOp: scale has dtype float16; the spec says S with S = float32 (let float32 "
+      "if wide else T)");
+  EXPECT_EQ(
+      error(false, tensor({8}, DType::kF16), ErrorKind::kShape),
+      "DerivedDTypeOp: scale has shape [8]; the spec says [2 * half + 1] with half = 3 (let M // "
+      "2)");
 }
 
 TEST(Registry, NamesTheNearestEntries) {
