@@ -15,13 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = {
     "core": {"core"},
     "cpu": {"core", "cpu"},
-    "cuda": {"core", "cuda"},
     "spec": {"core", "spec"},
-    "dispatch": {"core", "cpu", "cuda", "spec", "dispatch"},
+    "dispatch": {"core", "cpu", "spec", "dispatch"},
+    "cuda": {"core", "dispatch", "cuda"},
     "op": {"core", "spec", "dispatch", "op"},
     "record": {"core", "spec", "dispatch", "op", "record"},
     "perf": {"core", "cpu", "cuda", "spec", "dispatch", "op", "perf"},
     "ops": {"core", "cpu", "cuda", "spec", "dispatch", "op", "perf", "ops"},
+    "checkpoint": {"core", "cpu", "spec", "dispatch", "op", "ops", "checkpoint"},
 }
 # Levels of tileops/device, lowest first; each includes itself and those below.
 LEVELS = ["ptx", "mma", "pipeline", "tile", "epilogue", "skeleton"]

@@ -60,6 +60,7 @@ class Params(ctypes.Structure):
                 ("num_k_tiles", ctypes.c_int32), ("lone_tile_k_tiles", ctypes.c_int32),
                 ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
+                ("metadata_stride", ctypes.c_int32),
                 ("row_index", ctypes.c_void_p), ("a", ctypes.c_void_p),
                 ("a_row_stride", ctypes.c_int64), ("num_source_rows", ctypes.c_int32),
                 ("k", ctypes.c_int32), ("b", ctypes.c_void_p)] + [
@@ -70,7 +71,8 @@ class Params(ctypes.Structure):
 
 
 class SegmentsParams(ctypes.Structure):
-    _fields_ = [("ids", ctypes.c_void_p), ("segments", ctypes.c_void_p),
+    _fields_ = [("ids", ctypes.c_void_p), ("ids_stride", ctypes.c_int64),
+                ("segments", ctypes.c_void_p),
                 ("num_rows", ctypes.c_int32), ("num_experts", ctypes.c_int32)]
 
 
@@ -149,7 +151,7 @@ class Call:
         if bias is not None:
             p.bias, p.bias_expert_stride = bias.data_ptr(), bias.stride(0)
             p.bias_row_stride = bias.stride(1)
-        p.metadata = metadata.data_ptr()
+        p.metadata, p.metadata_stride = metadata.data_ptr(), metadata.stride(0)
         sms = torch.cuda.get_device_properties(0).multi_processor_count
         self.grid = (grid or sms) // config.ctas * config.ctas
         sums, flags = workspace(config, self.grid)
@@ -178,8 +180,8 @@ class Call:
 
 
 def per_row_segments(config, ids, experts):
-    segments = torch.zeros(experts, 2, dtype=torch.int32, device="cuda")
-    p = SegmentsParams(ids.data_ptr(), segments.data_ptr(), ids.numel(), experts)
+    segments = torch.full((experts, 2), -1, dtype=torch.int32, device="cuda")
+    p = SegmentsParams(ids.data_ptr(), ids.stride(0), segments.data_ptr(), ids.numel(), experts)
     if ids.numel():
         driver.launch(functions(config)[1], (ids.numel() + 255) // 256, 256, 0, p)
     return segments

@@ -133,9 +133,10 @@ std::string to_string(const ProgramSpec& spec, const BuildReport& report) {
   for (size_t i = 0; i < report.kernels.size(); ++i) {
     const KernelResources& kernel = report.kernels[i];
     text += fmt::format(
-        "{}: {} registers, {} barriers, {} bytes of static smem, {} of stack, {} wgmma: {}\n",
+        "{}: {} registers, {} barriers, {} + {} bytes of smem, {} of stack, {} wgmma: {}\n",
         spec.name, kernel.num_registers, kernel.num_barriers, kernel.static_smem_bytes,
-        kernel.stack_bytes, kernel.num_wgmma, spec.kernels[i]);
+        i == 0 ? spec.dynamic_smem_bytes : 0, kernel.stack_bytes, kernel.num_wgmma,
+        spec.kernels[i]);
   }
   for (const std::string& fault : report.faults) {
     text += fmt::format("{}: fault: {}\n", spec.name, fault);

@@ -42,8 +42,8 @@ int64_t count_wgmma(std::string_view ptx, std::string_view symbol);
 BuildReport report_build(const ProgramSpec& spec, std::span<const EmbeddedFile> headers,
                          std::string_view arch = "sm_90a");
 
-/// "grouped_gemm sm90_tma: 168 registers, 1024 + 0 bytes of smem, …" a line per kernel, then
-/// faults.
+/// "grouped_gemm sm90_tma: 168 registers, 0 + 230400 bytes of smem, …" (static + dynamic) a line
+/// per kernel, then faults.
 std::string to_string(const ProgramSpec& spec, const BuildReport& report);
 
 }  // namespace tileops::cuda

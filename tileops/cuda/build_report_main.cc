@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tileops_build_report [FILTER]: compiles the registered programs whose names hold FILTER, prints
-// each kernel's resources, and fails on what may not ship (see build_report.h).
+// tileops_build_report [FILTER...]: compiles the registered programs whose names hold a FILTER
+// (all, where none is given), prints each kernel's resources, and fails on what may not ship (see
+// build_report.h).
 // tileops_build_report --root DIR --source FILE --kernel EXPRESSION... [--wgmma]: the same of one
 // file of a source tree, while it is being written.
 // Exit codes: 0 clean, 1 faults or a failed build, 2 usage, 77 no NVRTC.
@@ -25,7 +26,8 @@ namespace {
 constexpr int kSkipped = 77;
 
 struct Arguments {
-  std::string filter, root;
+  std::vector<std::string> filters;
+  std::string root;
   ProgramSpec file;
 };
 
@@ -49,7 +51,7 @@ Arguments parse(std::span<char*> words) {
     } else if (word.starts_with("--")) {
       throw std::invalid_argument("unknown option " + std::string(word));
     } else {
-      arguments.filter = word;
+      arguments.filters.emplace_back(word);
     }
   }
   if (arguments.file.kernels.empty() != arguments.file.source.empty()) {
@@ -94,6 +96,14 @@ bool report_all(std::span<const ProgramSpec> specs, std::span<const EmbeddedFile
   return clean;
 }
 
+bool is_wanted(const Arguments& arguments, const ProgramSpec& spec) {
+  const auto holds = [&](const std::string& filter) {
+    return spec.name.find(filter) != spec.name.npos;
+  };
+  return arguments.filters.empty() ||
+         std::any_of(arguments.filters.begin(), arguments.filters.end(), holds);
+}
+
 int run(const Arguments& arguments) {
   if (const auto reason = why_nvrtc_unavailable()) {
     std::fprintf(stderr, "%s\n", reason->c_str());
@@ -105,9 +115,11 @@ int run(const Arguments& arguments) {
     return report_all({&spec, 1}, {}) ? 0 : 1;
   }
   std::vector<ProgramSpec> specs = registered_programs();
-  std::erase_if(specs, [&](const ProgramSpec& spec) {
-    return spec.name.find(arguments.filter) == spec.name.npos;
-  });
+  std::erase_if(specs, [&](const ProgramSpec& spec) { return !is_wanted(arguments, spec); });
+  if (specs.empty()) {
+    std::fprintf(stderr, "tileops_build_report: no program's name holds what was asked for\n");
+    return 1;
+  }
   return report_all(specs, embedded::device_files()) ? 0 : 1;
 }
 

@@ -77,6 +77,7 @@ void load_memory_and_streams(Loader& loader, DriverTable& t) {
   loader.load(t.stream_destroy, "cuStreamDestroy", 4000);
   loader.load(t.stream_synchronize, "cuStreamSynchronize", 2000);
   loader.load(t.stream_is_capturing, "cuStreamIsCapturing", 10000);
+  loader.load(t.stream_get_capture_info, "cuStreamGetCaptureInfo", 11030);
   loader.load(t.stream_begin_capture, "cuStreamBeginCapture", 10010);
   loader.load(t.stream_end_capture, "cuStreamEndCapture", 10000);
   loader.load(t.stream_wait_event, "cuStreamWaitEvent", 3020);
@@ -85,6 +86,8 @@ void load_memory_and_streams(Loader& loader, DriverTable& t) {
   loader.load(t.graph_launch, "cuGraphLaunch", 10000);
   loader.load(t.graph_exec_destroy, "cuGraphExecDestroy", 10000);
   loader.load(t.graph_destroy, "cuGraphDestroy", 10000);
+  loader.load(t.user_object_create, "cuUserObjectCreate", 11030);
+  loader.load(t.graph_retain_user_object, "cuGraphRetainUserObject", 11030);
   loader.load(t.event_create, "cuEventCreate", 2000);
   loader.load(t.event_destroy, "cuEventDestroy", 4000);
   loader.load(t.event_record, "cuEventRecord", 2000);

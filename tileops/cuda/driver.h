@@ -61,6 +61,10 @@ struct DriverTable {
   abi::Result (*stream_destroy)(abi::Stream stream);
   abi::Result (*stream_synchronize)(abi::Stream stream);
   abi::Result (*stream_is_capturing)(abi::Stream stream, abi::CaptureStatus* status);
+  abi::Result (*stream_get_capture_info)(abi::Stream stream, abi::CaptureStatus* status,
+                                         uint64_t* capture_id, abi::Graph* graph,
+                                         const abi::GraphNode** dependencies,
+                                         size_t* num_dependencies);
   abi::Result (*stream_begin_capture)(abi::Stream stream, abi::CaptureMode mode);
   abi::Result (*stream_end_capture)(abi::Stream stream, abi::Graph* graph);
   abi::Result (*stream_wait_event)(abi::Stream stream, abi::Event event, unsigned flags);
@@ -70,6 +74,10 @@ struct DriverTable {
   abi::Result (*graph_launch)(abi::GraphExec exec, abi::Stream stream);
   abi::Result (*graph_exec_destroy)(abi::GraphExec exec);
   abi::Result (*graph_destroy)(abi::Graph graph);
+  abi::Result (*user_object_create)(abi::UserObject* object, void* data, void (*destroy)(void*),
+                                    unsigned references, unsigned flags);
+  abi::Result (*graph_retain_user_object)(abi::Graph graph, abi::UserObject object,
+                                          unsigned references, unsigned flags);
 
   abi::Result (*event_create)(abi::Event* event, unsigned flags);
   abi::Result (*event_destroy)(abi::Event event);

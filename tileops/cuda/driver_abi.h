@@ -15,6 +15,8 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUgraphNode_st;
+struct CUuserObject_st;
 struct CUmemPoolHandle_st;
 struct _nvrtcProgram;
 
@@ -27,6 +29,8 @@ using Stream = CUstream_st*;
 using Event = CUevent_st*;
 using Graph = CUgraph_st*;
 using GraphExec = CUgraphExec_st*;
+using GraphNode = CUgraphNode_st*;
+using UserObject = CUuserObject_st*;
 using MemPool = CUmemPoolHandle_st*;
 using DeviceOrdinal = int;
 using DevicePtr = unsigned long long;
@@ -86,6 +90,8 @@ enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned long long kGraphAutoFreeOnLaunch = 1;
+inline constexpr unsigned kUserObjectNoDestructorSync = 1;
+inline constexpr unsigned kGraphUserObjectMove = 1;
 inline constexpr int kMemPoolReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
 enum class LaunchAttributeId : int {

@@ -54,6 +54,8 @@ static_assert(same(abi::CaptureMode::kThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD
 static_assert(same(abi::CaptureStatus::kActive, CU_STREAM_CAPTURE_STATUS_ACTIVE));
 static_assert(same(abi::kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
 static_assert(same(abi::kGraphAutoFreeOnLaunch, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+static_assert(same(abi::kUserObjectNoDestructorSync, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+static_assert(same(abi::kGraphUserObjectMove, CU_GRAPH_USER_OBJECT_MOVE));
 static_assert(same(abi::kMemPoolReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
 static_assert(same(abi::MemPoolProps().allocation_type, CU_MEM_ALLOCATION_TYPE_PINNED));
 static_assert(same(abi::MemPoolProps().location_type, CU_MEM_LOCATION_TYPE_DEVICE));

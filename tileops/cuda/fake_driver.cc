@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace tileops::cuda {
 namespace {
@@ -204,8 +205,16 @@ void fill_streams(DriverTable& t) {
     *status = fake->capturing ? abi::CaptureStatus::kActive : abi::CaptureStatus::kNone;
     return fake->result_of("stream_is_capturing");
   };
+  t.stream_get_capture_info = [](abi::Stream, abi::CaptureStatus* status, uint64_t* id,
+                                 abi::Graph* graph, const abi::GraphNode**, size_t*) {
+    *status = fake->capturing ? abi::CaptureStatus::kActive : abi::CaptureStatus::kNone;
+    *id = fake->num_captures;
+    *graph = handle<abi::Graph>(5);
+    return fake->result_of("stream_get_capture_info");
+  };
   t.stream_begin_capture = [](abi::Stream, abi::CaptureMode) {
     fake->capturing = true;
+    ++fake->num_captures;
     return Result::kSuccess;
   };
   t.stream_end_capture = [](abi::Stream, abi::Graph* graph) {
@@ -223,8 +232,19 @@ void fill_streams(DriverTable& t) {
     ++fake->num_graph_launches;
     return Result::kSuccess;
   };
-  t.graph_exec_destroy = [](abi::GraphExec) { return Result::kSuccess; };
+  t.graph_exec_destroy = [](abi::GraphExec) {
+    for (const auto& destroy : std::exchange(fake->user_objects, {})) destroy();
+    return Result::kSuccess;
+  };
   t.graph_destroy = [](abi::Graph) { return Result::kSuccess; };
+  t.user_object_create = [](abi::UserObject*, void* data, void (*destroy)(void*), unsigned,
+                            unsigned) {
+    fake->user_objects.push_back([data, destroy] { destroy(data); });
+    return fake->result_of("user_object_create");
+  };
+  t.graph_retain_user_object = [](abi::Graph, abi::UserObject, unsigned, unsigned) {
+    return fake->result_of("graph_retain_user_object");
+  };
   t.event_create = [](abi::Event* event, unsigned) {
     *event = handle<abi::Event>(8);
     return Result::kSuccess;

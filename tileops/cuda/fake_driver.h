@@ -40,6 +40,8 @@ class FakeDriver {
   int static_smem_bytes = 1024;
   int max_threads = 1024;
   bool capturing = false;
+  uint64_t num_captures = 0;
+  std::vector<std::function<void()>> user_objects;  // destroyed with the next graph instance
   std::map<std::string, abi::Result> failures;
 
   std::vector<FakeLaunch> launches;

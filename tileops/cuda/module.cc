@@ -5,23 +5,12 @@
 #include <utility>
 
 #include "tileops/core/log.h"
+#include "tileops/cuda/capture.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
 
 namespace tileops::cuda {
 namespace {
-
-/// Lets this thread make calls that a capture elsewhere in the process would otherwise forbid.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { driver().thread_exchange_stream_capture_mode(&mode_); }
-  ~RelaxedCapture() { driver().thread_exchange_stream_capture_mode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  abi::CaptureMode mode_ = abi::CaptureMode::kRelaxed;
-};
 
 int attribute_of(const Function& function, abi::FunctionAttribute attribute) {
   int value = 0;

@@ -16,7 +16,8 @@ struct ProgramSpec {
   std::string source;                // usually one #include of an embedded file
   std::vector<std::string> kernels;  // name expressions
   std::vector<std::string> options = {};
-  bool uses_wgmma = false;  // a matrix kernel: a build without wgmma is a fault
+  bool uses_wgmma = false;         // a matrix kernel: a build without wgmma is a fault
+  int64_t dynamic_smem_bytes = 0;  // that its launches of the first kernel ask for; for reports
   bool operator==(const ProgramSpec&) const = default;
 };
 
