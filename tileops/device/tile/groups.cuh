@@ -8,7 +8,7 @@ namespace tileops::device {
 
 enum class GroupKind : int32_t {
   kEndRows = 0,   // metadata [E]: end row of each segment; it starts at the last end, aligned up
-  kSegments = 1,  // metadata [E, 2]: first row and end row
+  kSegments = 1,  // metadata [E, 2], contiguous: first row and end row
   kMasked = 2,    // metadata [E]: valid rows of each slab of max_m rows
 };
 
@@ -24,23 +24,28 @@ struct Groups {
   int max_m;      // kMasked
   int num_rows;   // of the whole matrix: nothing outside is touched, whatever the metadata says
   const int32_t* metadata;
+  int metadata_stride;  // in elements; kEndRows, kMasked
 
   __device__ __forceinline__ Segment segment(int expert) const {
     int first = 0;
     int end = 0;
     if (kind == GroupKind::kEndRows) {
-      const int before = expert == 0 ? 0 : metadata[expert - 1];
+      const int before = expert == 0 ? 0 : of_expert(expert - 1);
       first = (before + alignment - 1) / alignment * alignment;
-      end = metadata[expert];
+      end = of_expert(expert);
     } else if (kind == GroupKind::kSegments) {
       first = metadata[2 * expert];
       end = metadata[2 * expert + 1];
     } else {
       first = expert * max_m;
-      end = first + min(max(metadata[expert], 0), max_m);
+      end = first + min(max(of_expert(expert), 0), max_m);
     }
     first = max(first, 0);
     return {first, max(min(end, num_rows) - first, 0)};
+  }
+
+  __device__ __forceinline__ int32_t of_expert(int expert) const {
+    return metadata[int64_t{expert} * metadata_stride];
   }
 };
 

@@ -29,6 +29,14 @@ inline bool is_inner_contiguous(const Tensor& tensor) {
   return tensor.shape()[last] <= 1 || tensor.strides()[last] == 1;
 }
 
+/// Whether elements of an outer dimension share memory.
+inline bool is_expanded(const Tensor& tensor) {
+  for (int i = 0; i + 1 < tensor.rank(); ++i) {
+    if (tensor.shape()[i] > 1 && tensor.strides()[i] == 0) return true;
+  }
+  return false;
+}
+
 /// The largest power of two up to 16 that divides the address and every outer stride, in bytes.
 inline int64_t alignment_of(const Tensor& tensor) {
   auto bits = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(tensor.data()));

@@ -23,7 +23,9 @@ class MGroupedLayout {
   enum class MetadataKind : uint8_t { kPhysicalPsum, kPerRow };
 
   static MGroupedLayout contiguous() { return tight_physical_psum(); }
-  static MGroupedLayout tight_physical_psum() { return {Kind::kContiguous, MetadataKind::kPhysicalPsum, 1, 0}; }
+  static MGroupedLayout tight_physical_psum() {
+    return {Kind::kContiguous, MetadataKind::kPhysicalPsum, 1, 0};
+  }
   static MGroupedLayout tight_per_row() { return {Kind::kContiguous, MetadataKind::kPerRow, 1, 0}; }
   static MGroupedLayout aligned_physical_psum(int64_t alignment) {
     return {Kind::kContiguous, MetadataKind::kPhysicalPsum, alignment, 0};
@@ -31,16 +33,22 @@ class MGroupedLayout {
   static MGroupedLayout aligned_per_row(int64_t alignment) {
     return {Kind::kContiguous, MetadataKind::kPerRow, alignment, 0};
   }
-  static MGroupedLayout masked(int64_t max_m) { return {Kind::kMasked, MetadataKind::kPhysicalPsum, 1, max_m}; }
+  static MGroupedLayout masked(int64_t max_m) {
+    return {Kind::kMasked, MetadataKind::kPhysicalPsum, 1, max_m};
+  }
 
   Kind kind() const { return kind_; }
   bool is_masked() const { return kind_ == Kind::kMasked; }
-  bool is_per_row() const { return kind_ == Kind::kContiguous && metadata_kind_ == MetadataKind::kPerRow; }
+  bool is_per_row() const {
+    return kind_ == Kind::kContiguous && metadata_kind_ == MetadataKind::kPerRow;
+  }
   MetadataKind metadata_kind() const { return metadata_kind_; }
   int64_t alignment() const { return alignment_; }
   int64_t max_m() const { return max_m_; }
   bool operator==(const MGroupedLayout&) const = default;
-  size_t hash() const { return hash_of(static_cast<int>(kind_), static_cast<int>(metadata_kind_), alignment_, max_m_); }
+  size_t hash() const {
+    return hash_of(static_cast<int>(kind_), static_cast<int>(metadata_kind_), alignment_, max_m_);
+  }
 
   /// The spec's value and back. Errors: kType for a value of another type.
   Value to_value() const;
@@ -73,13 +81,19 @@ std::vector<ExpertRows> expert_rows(const MGroupedLayout& layout, const Tensor& 
 struct RowMatrix {
   int64_t num_rows = 0;
   int64_t num_columns = 0;
-  int64_t rows_per_slab = 0;   // max_m, or all rows
+  int64_t rows_per_slab = 0;  // max_m, or all rows
   int64_t slab_stride = 0;
   int64_t row_stride = 0;
   int64_t column_stride = 1;
   /// Offset of a row in elements.
   int64_t offset(int64_t row) const {
-    return rows_per_slab == 0 ? 0 : row / rows_per_slab * slab_stride + row % rows_per_slab * row_stride;
+    return rows_per_slab == 0
+               ? 0
+               : row / rows_per_slab * slab_stride + row % rows_per_slab * row_stride;
+  }
+  /// Whether every row lies one row stride after the one before it, slabs too.
+  bool is_flat() const {
+    return num_rows <= rows_per_slab || slab_stride == rows_per_slab * row_stride;
   }
 };
 RowMatrix row_matrix(const MGroupedLayout& layout, const Tensor& tensor);

@@ -22,7 +22,7 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
     const RowMatrix a = row_matrix(layout_, args.a);
     const std::vector<ExpertRows> rows =
         expert_rows(layout_, args.layout_metadata, args.b.shape()[0], a.num_rows);
-    if (is_flat(a) && is_flat(row_matrix(layout_, args.out))) {
+    if (a.is_flat() && row_matrix(layout_, args.out).is_flat()) {
       run_rows(args, rows, 0);
       return;
     }
@@ -33,11 +33,6 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
   }
 
  private:
-  /// Whether every row lies one row stride after the one before it, slabs too.
-  static bool is_flat(const RowMatrix& m) {
-    return m.num_rows <= m.rows_per_slab || m.slab_stride == m.rows_per_slab * m.row_stride;
-  }
-
   void run_rows(const Args& args, const std::vector<ExpertRows>& rows, int64_t slab) const {
     const RowMatrix a = row_matrix(layout_, args.a), out = row_matrix(layout_, args.out);
     std::vector<cpu::RowSegment> segments;

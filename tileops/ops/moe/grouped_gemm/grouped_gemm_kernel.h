@@ -30,6 +30,8 @@ struct Call {
   int64_t a_alignment = 16;  // of a's data and row stride
   int64_t b_alignment = 16;
   int64_t out_alignment = 16;
+  bool even_rows = true;  // of a and out: rows one stride apart, from slab to slab too
+  bool expanded = false;  // a or b has a stride of 0 over several rows or experts
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -63,5 +65,9 @@ Call make_call(const MGroupedLayout& layout, const GatedActivation& activation,
 
 Implementation<GroupedGemm> reference();
 Implementation<GroupedGemm> cpu_blocked();
+/// TMA and wgmma on sm_90a: operands that TMA can read.
+Implementation<GroupedGemm> sm90_weights_on_m();
+/// wgmma on sm_90a, for any sizes, strides and alignment.
+Implementation<GroupedGemm> sm90_strided();
 
 }  // namespace tileops::grouped_gemm

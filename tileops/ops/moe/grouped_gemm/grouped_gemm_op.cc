@@ -12,7 +12,7 @@ size_t Call::hash() const {
   return hash_of(layout.hash(), activation.hash(), batch_invariant, static_cast<int>(dtype),
                  static_cast<int>(out_dtype), has_bias, static_cast<int>(device.type), device.index,
                  num_rows, num_experts, n, k, k_major, out_n_major, a_alignment, b_alignment,
-                 out_alignment);
+                 out_alignment, even_rows, expanded);
 }
 
 std::string Call::to_string() const {
@@ -41,7 +41,10 @@ Call make_call(const MGroupedLayout& layout, const GatedActivation& activation,
           .out_n_major = is_inner_contiguous(args.out),
           .a_alignment = alignment_of(args.a),
           .b_alignment = alignment_of(args.b),
-          .out_alignment = alignment_of(args.out)};
+          .out_alignment = alignment_of(args.out),
+          .even_rows =
+              row_matrix(layout, args.a).is_flat() && row_matrix(layout, args.out).is_flat(),
+          .expanded = is_expanded(args.a) || is_expanded(args.b)};
 }
 
 }  // namespace grouped_gemm
@@ -68,7 +71,8 @@ std::shared_ptr<MoEGroupedGemmFwdOp> MoEGroupedGemmFwdOp::from_params(const Para
 }
 
 std::vector<AnyImplementation> MoEGroupedGemmFwdOp::kernel_types() {
-  return {erase(grouped_gemm::reference()), erase(grouped_gemm::cpu_blocked())};
+  return {erase(grouped_gemm::reference()), erase(grouped_gemm::cpu_blocked()),
+          erase(grouped_gemm::sm90_weights_on_m()), erase(grouped_gemm::sm90_strided())};
 }
 
 Tensor MoEGroupedGemmFwdOp::invoke(const Op& op, const Tensor& a, const Tensor& b,

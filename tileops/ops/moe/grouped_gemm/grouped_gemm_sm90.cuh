@@ -110,7 +110,8 @@ struct Config {
             p.alignment,
             p.max_m,
             p.num_rows,
-            p.metadata};
+            p.metadata,
+            p.metadata_stride};
   }
 
   /// Row of an expert's weights that stands in row `row` of feature tile `feature_tile`; -1: none.
@@ -179,7 +180,6 @@ class Epilogue {
                                                   Accum& accum) {
     const auto* bias =
         static_cast<const typename C::Element*>(p.bias) + expert * p.bias_expert_stride;
-    const int64_t row_stride = C::kStridedOut ? p.bias_row_stride : 1;
     const int warp = static_cast<int>(threadIdx.x) / device::kWarpThreads % 4;
     const int feature = first_feature + warp * (C::kGated ? 8 : 16) + device::lane_idx() / 4;
     int low = feature;
@@ -191,7 +191,7 @@ class Epilogue {
       num_rows = 2 * p.num_features;
     }
     const auto at = [&](int row) {
-      return feature < p.num_features && row < num_rows ? device::to_float(bias[row * row_stride])
+      return feature < p.num_features && row < num_rows ? device::to_float(bias[row * p.bias_row_stride])
                                                         : 0.0f;
     };
     Store::add_bias(accum, at(low), at(high));
@@ -207,15 +207,20 @@ __global__ void __launch_bounds__(device::kGemmThreads, 1)
   device::run_weights_on_m<C>(params);
 }
 
-/// A row whose neighbour above has another id begins its expert's segment, likewise at the end.
+/// A row whose neighbour above has another id may begin its expert's segment, likewise at the end:
+/// padding may lie between rows of one expert.
 __global__ void __launch_bounds__(256) per_row_segments(PerRowSegmentsParams p) {
   const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   device::wait_for_previous_kernel();
   if (row >= p.num_rows) return;
-  const int id = p.ids[row];
+  const int32_t* at = p.ids + row * p.ids_stride;
+  const int id = *at;
   if (id < 0 || id >= p.num_experts) return;
-  if (row == 0 || p.ids[row - 1] != id) p.segments[2 * id] = row;
-  if (row + 1 == p.num_rows || p.ids[row + 1] != id) p.segments[2 * id + 1] = row + 1;
+  int32_t* segment = p.segments + int64_t{2} * id;
+  if (row == 0 || at[-p.ids_stride] != id) {
+    atomicMin(reinterpret_cast<unsigned*>(segment), static_cast<unsigned>(row));
+  }
+  if (row + 1 == p.num_rows || at[p.ids_stride] != id) atomicMax(segment + 1, row + 1);
 }
 
 }  // namespace tileops::grouped_gemm

@@ -52,6 +52,18 @@ struct Sm90Config {
   int64_t workspace_floats(int64_t num_sms) const { return grid(num_sms) * 128 * tile_rows; }
   int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * 2; }
 
+  /// What messages call it: "tma 128x6 bf16 to f32 silu_and_mul bias".
+  std::string name() const {
+    constexpr const char* kElements[] = {"bf16", "f16", "f32"};
+    constexpr const char* kActivations[] = {"none", "silu_and_mul", "gelu_and_mul",
+                                            "gelu_tanh_and_mul", "swigluoai"};
+    constexpr const char* kLoads[] = {"tma", "gather", "strided"};
+    return std::string(kLoads[static_cast<int>(load)]) + " " + std::to_string(tile_rows) + "x" +
+           std::to_string(stages) + " " + kElements[static_cast<int>(in)] + " to " +
+           kElements[static_cast<int>(out)] + " " + kActivations[static_cast<int>(activation)] +
+           (has_bias ? " bias" : "");
+  }
+
   /// The NVRTC name expression of the kernel.
   std::string kernel_name() const {
     const std::string space = "tileops::grouped_gemm::";

@@ -80,11 +80,11 @@ struct GroupedGemmSm90Params {
   TensorMap out_large;  // unused by 32-bit outputs
   TensorMap out_small;
 
-  void* out;                   // [rows, N] (gated: [rows, F])
-  int64_t out_row_stride;      // strides in elements
-  const void* bias;            // [E, N] of the input type, in b's row order; null without bias
-  int64_t bias_expert_stride;  // its rows are contiguous unless kStrided
-  const int32_t* metadata;     // see device::GroupKind
+  void* out;               // [rows, N] (gated: [rows, F])
+  int64_t out_row_stride;  // strides in elements
+  const void* bias;        // [E, N] of the input type, in b's row order; null without bias
+  int64_t bias_expert_stride;
+  const int32_t* metadata;  // see device::GroupKind and metadata_stride
   float* partial_sums;
   uint32_t* partial_flags;
   uint32_t* work_counters;  // kWorkCounters
@@ -101,6 +101,7 @@ struct GroupedGemmSm90Params {
 
   float swiglu_alpha;
   float swiglu_limit;
+  int32_t metadata_stride;  // in elements; unused by segments
 
   // kGather and kStrided: row r of the layout is row row_index[r] of a.
   const int32_t* row_index;
@@ -123,10 +124,11 @@ struct GroupedGemmSm90Params {
 };
 
 /// Kernel `tileops::grouped_gemm::per_row_segments`: turns per_row metadata (ids [num_rows], -1 or
-/// num_experts for padding) into segments [E, 2] = first row, end row, zero-filled by the caller.
-/// grid ceil(num_rows / 256), CTA 256, no dynamic shared memory.
+/// num_experts for padding) into segments [E, 2] = first row, end row, every bit of which the
+/// caller has set. grid ceil(num_rows / 256), CTA 256, no dynamic shared memory.
 struct PerRowSegmentsParams {
   const int32_t* ids;
+  int64_t ids_stride;  // in elements
   int32_t* segments;
   int32_t num_rows;
   int32_t num_experts;

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grouped GEMM through the public op on a GPU: the first call, the host's part of an eager
+// call, and rows of the performance table.
+//
+//   gpu_grouped_gemm_bench first   the first calls of a process: with another TILEOPS_CACHE_DIR
+//   each
+//                                  time they compile, with the same one they read from disk
+//   gpu_grouped_gemm_bench         host cost, then GEMMs: median of single calls after a flush of
+//                                  L2, and of back-to-back calls with two inputs in a CUDA graph
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "tileops/core/error.h"
+#include "tileops/cuda/copy.h"
+#include "tileops/cuda/event.h"
+#include "tileops/cuda/graph.h"
+#include "tileops/cuda/launch.h"
+#include "tileops/ops/moe/expert_mlp/expert_mlp_op.h"
+
+namespace tileops {
+namespace {
+
+constexpr Device kCuda0{DeviceType::kCUDA, 0};
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// Values in ±1 times `scale`; a block of 16 Mi elements fills the tensor, as often as it takes.
+Tensor random_on_gpu(const Shape& shape, uint64_t seed, double scale) {
+  const Tensor tensor = Tensor::empty(shape, DType::kBF16, kCuda0);
+  const int64_t num_block = std::min<int64_t>(tensor.num_elements(), 1 << 24);
+  std::vector<uint16_t> block(static_cast<size_t>(num_block));
+  std::mt19937_64 engine(seed);
+  for (uint16_t& value : block) {
+    const auto x = static_cast<float>((static_cast<double>(engine() >> 11) * 0x1p-52 - 1) * scale);
+    uint32_t bits = 0;
+    std::memcpy(&bits, &x, sizeof(bits));
+    value = static_cast<uint16_t>(bits >> 16);
+  }
+  auto* data = tensor.data_as<uint16_t>();
+  for (int64_t at = 0; at < tensor.num_elements(); at += num_block) {
+    const int64_t count = std::min(num_block, tensor.num_elements() - at);
+    cuda::copy_to_device(data + at, block.data(), static_cast<size_t>(count) * 2, kCuda0);
+  }
+  return tensor;
+}
+
+/// End rows of the experts when every token takes top_k distinct ones.
+Tensor routed_ends(int64_t tokens, int64_t top_k, int64_t experts, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::vector<int32_t> ends(static_cast<size_t>(experts)), ids(static_cast<size_t>(experts));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (int64_t token = 0; token < tokens; ++token) {
+    for (int64_t i = 0; i < top_k; ++i) {
+      const auto other = i + static_cast<int64_t>(engine() % static_cast<uint64_t>(experts - i));
+      std::swap(ids[static_cast<size_t>(i)], ids[static_cast<size_t>(other)]);
+      ++ends[static_cast<size_t>(ids[static_cast<size_t>(i)])];
+    }
+  }
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  const Tensor tensor = Tensor::empty({experts}, DType::kI32, kCuda0);
+  cuda::copy_to_device(tensor.data(), ends.data(), ends.size() * sizeof(int32_t), kCuda0);
+  return tensor;
+}
+
+void print_first_calls() {
+  const Tensor b = random_on_gpu({8, 512, 256}, 1, 0.1);
+  const auto timed = [&](const char* what, const MoEGroupedGemmFwdOp& op, int64_t tokens) {
+    const Tensor a = random_on_gpu({tokens * 2, 256}, 2, 1);
+    const Tensor ends = routed_ends(tokens, 2, 8, 3);
+    const double begin = now_us();
+    op(a, b, ends);
+    const double called = now_us();
+    cuda::synchronize(current_stream(kCuda0));
+    std::printf("first call, %-32s %9.2f ms (and %.2f ms until done)\n", what,
+                (called - begin) * 1e-3, (now_us() - called) * 1e-3);
+  };
+  const auto layout = MGroupedLayout::contiguous();
+  const MoEGroupedGemmFwdOp plain(layout), gated(layout, GatedActivation::silu_and_mul),
+      again(layout);
+  timed("the process's first program", plain, 16);
+  timed("another configuration (silu)", gated, 16);
+  timed("another op, same configuration", again, 16);
+  timed("another token count", plain, 17);
+  timed("the same once more", plain, 17);
+}
+
+/// Median over batches that are small enough for the launch queue.
+template <class Call>
+void print_host_cost(const char* what, const Call& call) {
+  constexpr int kBatch = 100;
+  std::vector<double> costs;
+  for (int turn = 0; turn < 50; ++turn) {
+    const double begin = now_us();
+    for (int i = 0; i < kBatch; ++i) call();
+    costs.push_back((now_us() - begin) / kBatch);
+    cuda::synchronize(current_stream(kCuda0));
+  }
+  std::printf("host cost, %-33s %9.2f us a call\n", what, median(costs));
+}
+
+void print_host_costs() {
+  const auto layout = MGroupedLayout::contiguous();
+  const Tensor a = random_on_gpu({8, 256}, 1, 1), w_gate_up = random_on_gpu({8, 512, 256}, 2, 0.1),
+               w_down = random_on_gpu({8, 256, 256}, 3, 0.1), ends = routed_ends(4, 2, 8, 4),
+               hidden = Tensor::empty({8, 256}, DType::kBF16, kCuda0),
+               out = Tensor::empty({8, 256}, DType::kBF16, kCuda0);
+  const MoEGroupedGemmFwdOp gate_up(layout, GatedActivation::silu_and_mul), down(layout);
+  const MoEExpertMLPFwdOp mlp(layout);
+  print_host_cost("leaf into a given output",
+                  [&] { gate_up(a, w_gate_up, ends, {.out = hidden}); });
+  print_host_cost("leaf that allocates its output", [&] { gate_up(a, w_gate_up, ends); });
+  print_host_cost("two leaves by hand", [&] {
+    gate_up(a, w_gate_up, ends, {.out = hidden});
+    down(hidden, w_down, ends, {.out = out});
+  });
+  print_host_cost("expert MLP (composite of the two)",
+                  [&] { mlp(a, w_gate_up, w_down, ends, {.out = out}); });
+}
+
+struct Row {
+  const char* name;
+  int64_t experts, n, k, tokens;
+  double seen_ms;  // by the kernel alone, bench/notes/hopper_gemm.md
+};
+
+struct Inputs {
+  Tensor a, ends, out;
+};
+
+void print_gemm(const Row& row, const Tensor& b) {
+  const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
+  const int64_t num_rows = row.tokens * 8;
+  std::vector<Inputs> inputs;
+  for (uint64_t i = 0; i < 2; ++i) {
+    inputs.push_back({random_on_gpu({num_rows, row.k}, 10 + i, 1),
+                      routed_ends(row.tokens, 8, row.experts, 20 + i),
+                      Tensor::empty({num_rows, row.n}, DType::kBF16, kCuda0)});
+  }
+  const auto call = [&](const Inputs& x) { op(x.a, b, x.ends, {.out = x.out}); };
+  const cuda::OwnedStream stream(kCuda0);
+  const StreamGuard guard(stream);
+  const cuda::L2Flush flush(kCuda0);
+  const auto timed = [&](const auto& work) {
+    cuda::Event begin(kCuda0), end(kCuda0);
+    begin.record(stream);
+    work();
+    end.record(stream);
+    end.synchronize();
+    return cuda::elapsed_us(begin, end) * 1e-3;
+  };
+  std::vector<double> single, back_to_back;
+  for (int i = 0; i < 20; ++i) {
+    flush.run(stream);
+    single.push_back(timed([&] { call(inputs[0]); }));
+  }
+  const cuda::Graph graph = cuda::Graph::capture(stream, [&] {
+    for (const Inputs& x : inputs) call(x);
+  });
+  for (int i = 0; i < 10; ++i) {
+    back_to_back.push_back(timed([&] { graph.replay(stream); }) /
+                           static_cast<double>(inputs.size()));
+  }
+  std::printf("%-26s %7.3f ms single, %7.3f ms back to back; the kernel alone %.3f ms; by %s\n",
+              row.name, median(single), median(back_to_back), row.seen_ms,
+              op.last_call()->kernels()[0].entry->implementation.c_str());
+}
+
+void print_gemms() {
+  const Tensor b = random_on_gpu({256, 4096, 7168}, 5, 0.02);
+  print_gemm({"E256 K7168 N4096 P=4096", 256, 4096, 7168, 512, 3.433}, b);
+  print_gemm({"E256 K7168 N4096 P=32768", 256, 4096, 7168, 4096, 3.94}, b);
+}
+
+}  // namespace
+}  // namespace tileops
+
+int main(int argc, char** argv) {
+  try {
+    if (argc > 1 && std::string_view(argv[1]) == "first") {
+      tileops::print_first_calls();
+    } else {
+      tileops::print_host_costs();
+      tileops::print_gemms();
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_grouped_gemm_bench: %s\n", error.what());
+    return 1;
+  }
+}

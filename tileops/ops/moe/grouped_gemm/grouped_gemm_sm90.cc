@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grouped GEMM on sm_90a: what it refuses, which configuration serves, and the launch of
+// grouped_gemm_sm90.cuh as grouped_gemm_sm90_params.h asks.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tileops/core/check.h"
+#include "tileops/cuda/kernel_cache.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
+
+namespace tileops::grouped_gemm {
+namespace {
+
+constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
+constexpr int64_t kTmaAlignment = 16;
+
+ElementType element_of(DType dtype) {
+  return dtype == DType::kBF16  ? ElementType::kBF16
+         : dtype == DType::kF16 ? ElementType::kF16
+                                : ElementType::kF32;
+}
+
+ActivationKind kind_of(const GatedActivation& activation) {
+  switch (activation.kind()) {
+    case GatedActivation::Kind::kNone:
+      return ActivationKind::kNone;
+    case GatedActivation::Kind::kSiluAndMul:
+      return ActivationKind::kSiluAndMul;
+    case GatedActivation::Kind::kGeluAndMul:
+      return ActivationKind::kGeluAndMul;
+    case GatedActivation::Kind::kGeluTanhAndMul:
+      return ActivationKind::kGeluTanhAndMul;
+    case GatedActivation::Kind::kSwigluOai:
+      return ActivationKind::kSwigluOai;
+  }
+  raise(ErrorKind::kInternal, "grouped_gemm: activation {} has no sm_90a kernel",
+        to_string(activation.to_value()));
+}
+
+/// What both implementations refuse: the kernels count rows and columns in 32 bits.
+Refusal strided_refusal(const Call& call) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"rows", call.num_rows}, {"E", call.num_experts}, {"N", call.n}, {"K", call.k}};
+  for (const auto& [name, size] : sizes) {
+    if (size > kMaxSize) return fmt::format("needs {} <= {}, found {}", name, kMaxSize, size);
+  }
+  return std::nullopt;
+}
+
+Refusal alignment_refusal(const Call& call) {
+  const std::pair<const char*, int64_t> operands[] = {
+      {"a", call.a_alignment}, {"b", call.b_alignment}, {"out", call.out_alignment}};
+  for (const auto& [name, alignment] : operands) {
+    if (alignment < kTmaAlignment) {
+      return fmt::format("needs the address and strides of {} aligned to {} bytes, found {}", name,
+                         kTmaAlignment, alignment);
+    }
+  }
+  return std::nullopt;
+}
+
+Refusal tma_refusal(const Call& call) {
+  if (Refusal refusal = strided_refusal(call)) return refusal;
+  const bool gated = !call.activation.is_none();
+  const int64_t n_step = gated ? 16 : 8;
+  if (call.k == 0 || call.k % 8 != 0) {
+    return fmt::format("needs K in multiples of 8, found {}", call.k);
+  }
+  if (call.n % n_step != 0) {
+    return fmt::format("needs rows of b an expert in multiples of {}, found {}", n_step, call.n);
+  }
+  if (!call.k_major) return "needs a and b with unit stride along K, found another";
+  if (!call.out_n_major) return "needs out with unit stride along N, found another";
+  if (!call.even_rows) return "needs rows of a and out at even distances, found slabs with gaps";
+  if (call.expanded) return "needs a and b with strides above 0, found an expanded operand";
+  return alignment_refusal(call);
+}
+
+/// The configuration of a call, or the one of its load kind that is forced by {tile_rows}.
+Sm90Config config_of(const Call& call, bool fits_tma) {
+  return choose_config({.num_rows = call.num_rows,
+                        .num_experts = call.num_experts,
+                        .max_m = call.layout.is_masked() ? call.layout.max_m() : 0,
+                        .n = call.n,
+                        .k = call.k,
+                        .in = element_of(call.dtype),
+                        .out = element_of(call.out_dtype),
+                        .activation = kind_of(call.activation),
+                        .has_bias = call.has_bias,
+                        .fits_tma = fits_tma});
+}
+
+Sm90Config forced_config(const Sm90Config& chosen, const Params& forced) {
+  Sm90Config config = chosen;
+  for (const auto& [key, value] : forced) {
+    TILEOPS_CHECK(ErrorKind::kValue, key == "tile_rows",
+                  "kernel_config: the grouped GEMM of sm_90a knows tile_rows, not {}", key);
+    std::string choices;
+    bool found = false;
+    for (const Sm90Config& reachable : kReachableConfigs) {
+      if (reachable.load != chosen.load) continue;
+      choices += (choices.empty() ? "" : " or ") + std::to_string(reachable.tile_rows);
+      if (value != Value(int64_t{reachable.tile_rows})) continue;
+      found = true;
+      config.tile_rows = reachable.tile_rows;
+      config.row_step = reachable.row_step;
+      config.stages = reachable.stages;
+      config.ctas = reachable.ctas;
+    }
+    TILEOPS_CHECK(ErrorKind::kValue, found, "kernel_config: tile_rows is {} here, got {}", choices,
+                  to_string(value));
+  }
+  return config;
+}
+
+cuda::ProgramSpec program_of(const Sm90Config& config) {
+  return {
+      .name = "grouped_gemm " + config.name(),
+      .source = "#include \"tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh\"\n",
+      .kernels = {config.kernel_name(), "tileops::grouped_gemm::per_row_segments"},
+      .uses_wgmma = true,
+      .dynamic_smem_bytes = config.smem_bytes(),
+  };
+}
+
+/// Every program that selection can reach.
+std::vector<cuda::ProgramSpec> programs() {
+  using enum ElementType;
+  constexpr ActivationKind kActivations[] = {
+      ActivationKind::kNone, ActivationKind::kSiluAndMul, ActivationKind::kGeluAndMul,
+      ActivationKind::kGeluTanhAndMul, ActivationKind::kSwigluOai};
+  std::vector<cuda::ProgramSpec> specs;
+  for (Sm90Config config : kReachableConfigs) {
+    for (const ElementType in : {kBF16, kF16}) {
+      for (const ElementType out : {in, kF32}) {
+        for (const ActivationKind activation : kActivations) {
+          for (const bool has_bias : {false, true}) {
+            config.in = in;
+            config.out = out;
+            config.activation = activation;
+            config.has_bias = has_bias;
+            specs.push_back(program_of(config));
+          }
+        }
+      }
+    }
+  }
+  return specs;
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  cuda::register_programs("grouped_gemm sm90", programs);
+  return true;
+}();
+
+class Sm90Kernel final : public GroupedGemmKernel {
+ public:
+  Sm90Kernel(const Sm90Launch& launch) : launch_(launch), program_(program_of(launch.config)) {}
+
+  Params config() const override {
+    const Sm90Config& c = launch_.config;
+    return {{"tile_rows", int64_t{c.tile_rows}},
+            {"row_step", int64_t{c.row_step}},
+            {"stages", int64_t{c.stages}},
+            {"ctas", int64_t{c.ctas}}};
+  }
+
+  void run(const Args& args) const override {
+    if (args.out.num_elements() == 0 || args.b.shape()[0] == 0) return;
+    launch_.run(args, program_);
+  }
+
+ private:
+  const Sm90Launch launch_;
+  mutable cuda::LazyProgram program_;
+};
+
+/// Calls share a kernel where they share a program and what an op's parameters say.
+EntryFor<GroupedGemm> entry_for(const Call& call, bool fits_tma) {
+  const Sm90Config config = config_of(call, fits_tma);
+  return {Value::List{config.name(), call.layout.to_value(), call.activation.to_value(),
+                      call.batch_invariant},
+          [config, layout = call.layout, activation = call.activation,
+           batch_invariant = call.batch_invariant](const BuildOptions& options) {
+            return std::make_shared<Sm90Kernel>(Sm90Launch{
+                forced_config(config, options.kernel_config), layout, activation, batch_invariant});
+          }};
+}
+
+}  // namespace
+
+Implementation<GroupedGemm> sm90_weights_on_m() {
+  return {.info = {.key = "sm90_weights_on_m", .devices = {DeviceType::kCUDA}, .archs = {"sm_90a"}},
+          .refusal = tma_refusal,
+          .entry_for = [](const Call& call) { return entry_for(call, true); }};
+}
+
+Implementation<GroupedGemm> sm90_strided() {
+  return {.info = {.key = "sm90_strided",
+                   .devices = {DeviceType::kCUDA},
+                   .archs = {"sm_90a"},
+                   .general = true},
+          .refusal = strided_refusal,
+          .entry_for = [](const Call& call) { return entry_for(call, false); }};
+}
+
+}  // namespace tileops::grouped_gemm

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a call's tensors to the launch of the sm_90a grouped GEMM. Private to the op's sources.
+#pragma once
+
+#include "tileops/cuda/kernel_cache.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
+
+namespace tileops::grouped_gemm {
+
+/// What is the same for every call of a kernel.
+struct Sm90Launch {
+  Sm90Config config;
+  MGroupedLayout layout = MGroupedLayout::contiguous();
+  GatedActivation activation;
+  bool batch_invariant = false;  // no sum is split: how it is split depends on all rows
+
+  /// Puts a call whose output has elements on the current stream of its device.
+  /// Errors: kBuild, kDevice, kOutOfMemory, kInternal (the driver's).
+  void run(const Args& args, cuda::LazyProgram& program) const;
+};
+
+/// Everything of a launch but its workspace and the metadata of a per_row layout.
+GroupedGemmSm90Params sm90_params(const Sm90Launch& launch, const Args& args);
+
+}  // namespace tileops::grouped_gemm
