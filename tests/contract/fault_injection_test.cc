@@ -476,9 +476,9 @@ class Experiment {
 
 size_t size_of_tree(int depth) { return depth == 0 ? 1 : static_cast<size_t>(2 * depth + 1); }
 
-class FaultInjection : public ::testing::TestWithParam<World> {};
+class FaultInWorld : public ::testing::TestWithParam<World> {};
 
-TEST_P(FaultInjection, Contract_H5_a_fault_at_every_step_and_depth_leaves_what_the_rules_say) {
+TEST_P(FaultInWorld, Contract_H5_a_fault_at_every_step_and_depth_leaves_what_the_rules_say) {
   int num_cases = 0;
   for (int depth = 0; depth <= 3; ++depth) {
     for (size_t victim = 0; victim < size_of_tree(depth); ++victim) {
@@ -503,7 +503,7 @@ TEST_P(FaultInjection, Contract_H5_a_fault_at_every_step_and_depth_leaves_what_t
               num_cases);
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, FaultInjection,
+INSTANTIATE_TEST_SUITE_P(Worlds, FaultInWorld,
                          ::testing::Values(World::kBuiltin, World::kLeafTarget,
                                            World::kChainTarget),
                          [](const auto& info) {
@@ -511,7 +511,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, FaultInjection,
                          });
 
 /// Fails the n-th heap allocation of a call, for every n, once or from then on.
-TEST_P(FaultInjection, Contract_H5_an_allocation_that_fails_anywhere_leaves_what_the_rules_say) {
+TEST_P(FaultInWorld, Contract_H5_an_allocation_that_fails_anywhere_leaves_what_the_rules_say) {
   int num_cases = 0;
   for (const bool warm : {false, true}) {
     for (const bool sticky : {false, true}) {
@@ -569,6 +569,36 @@ TEST_P(FaultInjection, Contract_H5_an_allocation_that_fails_anywhere_leaves_what
   EXPECT_GT(num_cases, 20);
   std::printf("failed allocations, %s: %d cases\n", kWorldNames[static_cast<size_t>(GetParam())],
               num_cases);
+}
+
+/// The allocations of handing a sub-op's record to its parent fail too.
+TEST(FaultInjection, Contract_H1_a_sub_op_whose_call_threw_for_want_of_memory_keeps_its_last_call) {
+  int num_cases = 0;
+  for (int64_t n = 0;; ++n) {
+    const auto sub_op = std::make_shared<ScaleOp>(2, "sub");
+    call_op(*sub_op, iota(1, kFaultyN));
+    const RecordPtr before = sub_op->last_call();
+    bool threw = false;
+    const FreeOp parent([&](const FreeOp& self, Call& call) {
+      const auto held = self.hold("a", settled, sub_op);
+      const Tensor& x = call.input(0);
+      failed = keep_failing = false;
+      allocations_left = n;
+      try {
+        call_op(*held, x);
+      } catch (const std::exception&) {
+        threw = true;
+      }
+      allocations_left = -1;
+      return call_op(*self.hold("b", settled), x);
+    });
+    call_op(parent, iota(1, kFaultyN));
+    EXPECT_EQ(sub_op->last_call() == before, threw) << n;
+    EXPECT_EQ(parent.last_call()->stages("a").size(), threw ? 0u : 1u) << n;
+    if (!failed) break;
+    ++num_cases;
+  }
+  EXPECT_GE(num_cases, 5);
 }
 
 }  // namespace
