@@ -9,6 +9,7 @@
 #include "tileops/ops/moe/fused_topk/fused_topk_op.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_op.h"
+#include "tileops/ops/moe/packed_experts.h"
 #include "tileops/ops/moe/permute_align/permute_align_op.h"
 #include "tileops/ops/moe/post_permute/post_permute_op.h"
 #include "tileops/ops/moe/pre_permute/pre_permute_op.h"

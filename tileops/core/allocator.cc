@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "tileops/core/check.h"
 
@@ -41,6 +42,8 @@ std::atomic<Allocator*>& slot_of(DeviceType type) {
   return allocators.at(static_cast<size_t>(type));
 }
 
+constinit thread_local const AllocatorGuard* innermost_guard = nullptr;
+
 }  // namespace
 
 Allocator& allocator_for(DeviceType type) {
@@ -54,6 +57,20 @@ Allocator& allocator_for(DeviceType type) {
 
 Allocator* set_allocator(DeviceType type, Allocator* allocator) {
   return slot_of(type).exchange(allocator, std::memory_order_acq_rel);
+}
+
+AllocatorGuard::AllocatorGuard(DeviceType type, std::shared_ptr<Allocator> allocator)
+    : type_(type), allocator_(std::move(allocator)), outer_(innermost_guard) {
+  innermost_guard = this;
+}
+
+AllocatorGuard::~AllocatorGuard() { innermost_guard = outer_; }
+
+std::shared_ptr<Allocator> AllocatorGuard::current(DeviceType type) {
+  for (const AllocatorGuard* guard = innermost_guard; guard != nullptr; guard = guard->outer_) {
+    if (guard->type_ == type) return guard->allocator_;
+  }
+  return nullptr;
 }
 
 }  // namespace tileops

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "tileops/core/device.h"
 #include "tileops/core/stream.h"
@@ -27,5 +28,23 @@ Allocator& allocator_for(DeviceType type);
 /// brings the built-in one back (CPU). Errors: kDevice for meta, which has no storage.
 /// The caller keeps `allocator` alive until every tensor made from it is gone.
 Allocator* set_allocator(DeviceType type, Allocator* allocator);
+
+/// Makes `allocator` serve this thread's fresh tensors of a device type until the guard is
+/// destroyed; the innermost guard of a type counts. Tensors keep it alive.
+class AllocatorGuard {
+ public:
+  AllocatorGuard(DeviceType type, std::shared_ptr<Allocator> allocator);
+  ~AllocatorGuard();
+  AllocatorGuard(const AllocatorGuard&) = delete;
+  AllocatorGuard& operator=(const AllocatorGuard&) = delete;
+
+  /// The allocator of the thread's innermost guard of that type; null where there is none.
+  static std::shared_ptr<Allocator> current(DeviceType type);
+
+ private:
+  DeviceType type_;
+  std::shared_ptr<Allocator> allocator_;
+  const AllocatorGuard* outer_;
+};
 
 }  // namespace tileops

@@ -21,10 +21,11 @@ std::shared_ptr<Storage> allocate_storage(int64_t bytes, Device device) {
   if (bytes == 0 || device.type == DeviceType::kMeta) {
     return std::make_shared<Storage>(nullptr, bytes, device, nullptr);
   }
-  Allocator* allocator = &allocator_for(device.type);
+  std::shared_ptr<Allocator> guarded = AllocatorGuard::current(device.type);
+  Allocator* allocator = guarded != nullptr ? guarded.get() : &allocator_for(device.type);
   const Stream stream = current_stream(device);
   const auto size = static_cast<size_t>(bytes);
-  Storage::Deleter deleter = [allocator, size, stream](void* data) {
+  Storage::Deleter deleter = [allocator, size, stream, guarded = std::move(guarded)](void* data) {
     allocator->deallocate(data, size, stream);
   };
   std::unique_ptr<void, Storage::Deleter> data(allocator->allocate(size, stream),

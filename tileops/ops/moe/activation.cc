@@ -18,10 +18,11 @@ struct Named {
   GatedActivation::Kind kind;
   std::string_view name;
 };
-constexpr std::array<Named, 4> kNames{{{GatedActivation::Kind::kSiluAndMul, "silu_and_mul"},
-                                       {GatedActivation::Kind::kGeluAndMul, "gelu_and_mul"},
-                                       {GatedActivation::Kind::kGeluTanhAndMul, "gelu_tanh_and_mul"},
-                                       {GatedActivation::Kind::kSwigluOai, "swigluoai"}}};
+constexpr std::array<Named, 4> kNames{
+    {{GatedActivation::Kind::kSiluAndMul, "silu_and_mul"},
+     {GatedActivation::Kind::kGeluAndMul, "gelu_and_mul"},
+     {GatedActivation::Kind::kGeluTanhAndMul, "gelu_tanh_and_mul"},
+     {GatedActivation::Kind::kSwigluOai, "swigluoai"}}};
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -43,10 +44,14 @@ double double_field(const SumValue& sum, std::string_view name) {
 
 double GatedActivation::operator()(double gate, double up) const {
   switch (kind_) {
-    case Kind::kNone: break;
-    case Kind::kSiluAndMul: return gate * sigmoid(gate) * up;
-    case Kind::kGeluAndMul: return gelu_erf(gate) * up;
-    case Kind::kGeluTanhAndMul: return gelu_tanh(gate) * up;
+    case Kind::kNone:
+      break;
+    case Kind::kSiluAndMul:
+      return gate * sigmoid(gate) * up;
+    case Kind::kGeluAndMul:
+      return gelu_erf(gate) * up;
+    case Kind::kGeluTanhAndMul:
+      return gelu_tanh(gate) * up;
     case Kind::kSwigluOai: {
       // Comparisons keep a NaN where std::min and std::clamp might drop it.
       const double g = gate > limit_ ? limit_ : gate;
@@ -59,7 +64,8 @@ double GatedActivation::operator()(double gate, double up) const {
 
 Value GatedActivation::to_value() const {
   if (is_none()) return {};
-  const auto it = std::find_if(kNames.begin(), kNames.end(), [&](const Named& n) { return n.kind == kind_; });
+  const auto it =
+      std::find_if(kNames.begin(), kNames.end(), [&](const Named& n) { return n.kind == kind_; });
   SumValue sum{kTypeName, std::string(it->name), {}};
   if (kind_ == Kind::kSwigluOai) sum.fields = {{"alpha", alpha_}, {"limit", limit_}};
   return sum;
@@ -72,8 +78,10 @@ GatedActivation GatedActivation::from_value(const Value& value) {
                 kTypeName, to_string(value));
   const auto it = std::find_if(kNames.begin(), kNames.end(),
                                [&](const Named& n) { return n.name == sum->constructor; });
-  TILEOPS_CHECK(ErrorKind::kType, it != kNames.end(), "{}: there is no {}", kTypeName, sum->constructor);
-  if (it->kind == Kind::kSwigluOai) return swigluoai(double_field(*sum, "alpha"), double_field(*sum, "limit"));
+  TILEOPS_CHECK(ErrorKind::kType, it != kNames.end(), "{}: there is no {}", kTypeName,
+                sum->constructor);
+  if (it->kind == Kind::kSwigluOai)
+    return swigluoai(double_field(*sum, "alpha"), double_field(*sum, "limit"));
   return {it->kind, 0, 0};
 }
 

@@ -9,8 +9,8 @@
 
 namespace tileops {
 
-/// The spec's sum type of the same name. For all but swigluoai the rows of b are stacked, F gate rows
-/// then F up rows; for swigluoai they are interleaved, row 2j gate and row 2j + 1 up.
+/// The spec's sum type of the same name. For all but swigluoai the rows of b are stacked, F gate
+/// rows then F up rows; for swigluoai they are interleaved, row 2j gate and row 2j + 1 up.
 class GatedActivation {
  public:
   enum class Kind : uint8_t { kNone, kSiluAndMul, kGeluAndMul, kGeluTanhAndMul, kSwigluOai };
@@ -18,7 +18,7 @@ class GatedActivation {
   /// No activation: the product is stored as it is.
   constexpr GatedActivation() = default;
   static const GatedActivation silu_and_mul;
-  static const GatedActivation gelu_and_mul;       // erf form
+  static const GatedActivation gelu_and_mul;  // erf form
   static const GatedActivation gelu_tanh_and_mul;
   /// g = min(gate, limit), u = clamp(up, ±limit), g·sigmoid(alpha·g)·(u + 1). Source: GPT-OSS.
   static constexpr GatedActivation swigluoai(double alpha = 1.702, double limit = 7.0) {
@@ -41,7 +41,8 @@ class GatedActivation {
   static GatedActivation from_value(const Value& value);
 
  private:
-  constexpr GatedActivation(Kind kind, double alpha, double limit) : kind_(kind), alpha_(alpha), limit_(limit) {}
+  constexpr GatedActivation(Kind kind, double alpha, double limit)
+      : kind_(kind), alpha_(alpha), limit_(limit) {}
 
   Kind kind_ = Kind::kNone;
   double alpha_ = 0;

@@ -29,15 +29,17 @@ cpu::GemmOptions cpu_gemm_options(const Params& kernel_config, bool batch_invari
     const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(),
                                  [&](const Named& named) { return value == Value(named.name); });
     TILEOPS_CHECK(ErrorKind::kValue, it != kInnerLoops.end(),
-                  "kernel_config: inner_loop is auto, fma, bf16_dot or amx, got {}", to_string(value));
+                  "kernel_config: inner_loop is auto, fma, bf16_dot or amx, got {}",
+                  to_string(value));
     options.inner_loop = it->loop;
   }
   return options;
 }
 
 Params cpu_gemm_config(const cpu::GemmOptions& options) {
-  const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(),
-                               [&](const Named& named) { return named.loop == options.inner_loop; });
+  const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(), [&](const Named& named) {
+    return named.loop == options.inner_loop;
+  });
   return {{"inner_loop", it->name}};
 }
 

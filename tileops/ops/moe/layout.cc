@@ -10,7 +10,9 @@ namespace {
 
 constexpr const char* kTypeName = "MGroupedLayout";
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// Element i of a [n] int32 tensor on the CPU.
 int64_t metadata_at(const Tensor& metadata, int64_t i) {
@@ -36,8 +38,10 @@ std::vector<ExpertRows> rows_of_ids(const Tensor& metadata, int64_t num_experts,
     if (expert < 0 || expert >= num_experts) continue;
     const bool continues = !rows.empty() && rows.back().expert == expert &&
                            rows.back().row_begin + rows.back().num_rows == row;
-    if (continues) ++rows.back().num_rows;
-    else rows.push_back({static_cast<int32_t>(expert), row, 1});
+    if (continues)
+      ++rows.back().num_rows;
+    else
+      rows.push_back({static_cast<int32_t>(expert), row, 1});
   }
   return rows;
 }
@@ -53,14 +57,15 @@ std::vector<ExpertRows> rows_of_counts(int64_t max_m, const Tensor& metadata, in
 
 const Value& field(const SumValue& sum, std::string_view name) {
   const Value* value = sum.field(name);
-  TILEOPS_CHECK(ErrorKind::kType, value != nullptr, "{}: {} has no field {}", kTypeName, sum.constructor, name);
+  TILEOPS_CHECK(ErrorKind::kType, value != nullptr, "{}: {} has no field {}", kTypeName,
+                sum.constructor, name);
   return *value;
 }
 
 int64_t int_field(const SumValue& sum, std::string_view name) {
   const Value& value = field(sum, name);
-  TILEOPS_CHECK(ErrorKind::kType, value.as_int() != nullptr, "{}: field {} must be an integer, got {}",
-                kTypeName, name, to_string(value));
+  TILEOPS_CHECK(ErrorKind::kType, value.as_int() != nullptr,
+                "{}: field {} must be an integer, got {}", kTypeName, name, to_string(value));
   return *value.as_int();
 }
 
@@ -99,7 +104,8 @@ RowMatrix row_matrix(const MGroupedLayout& layout, const Tensor& tensor) {
   if (!layout.is_masked()) {
     return {shape[0], shape[1], std::max<int64_t>(shape[0], 1), 0, strides[0], strides[1]};
   }
-  return {shape[0] * shape[1], shape[2], std::max<int64_t>(shape[1], 1), strides[0], strides[1], strides[2]};
+  return {shape[0] * shape[1], shape[2],   std::max<int64_t>(shape[1], 1),
+          strides[0],          strides[1], strides[2]};
 }
 
 }  // namespace tileops

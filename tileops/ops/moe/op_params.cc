@@ -17,8 +17,8 @@ double float_param(const Params& params, std::string_view name, double otherwise
   const Value* value = params.find(name);
   if (value == nullptr) return otherwise;
   if (value->as_int() != nullptr) return static_cast<double>(*value->as_int());
-  TILEOPS_CHECK(ErrorKind::kType, value->as_double() != nullptr, "{} must be a number, got {}", name,
-                to_string(*value));
+  TILEOPS_CHECK(ErrorKind::kType, value->as_double() != nullptr, "{} must be a number, got {}",
+                name, to_string(*value));
   return *value->as_double();
 }
 
@@ -33,8 +33,8 @@ bool bool_param(const Params& params, std::string_view name, bool otherwise) {
 std::optional<DType> dtype_param(const Params& params, std::string_view name) {
   const Value* value = params.find(name);
   if (value == nullptr || value->is_none()) return std::nullopt;
-  TILEOPS_CHECK(ErrorKind::kType, value->as_dtype() != nullptr, "{} must be a dtype or None, got {}", name,
-                to_string(*value));
+  TILEOPS_CHECK(ErrorKind::kType, value->as_dtype() != nullptr,
+                "{} must be a dtype or None, got {}", name, to_string(*value));
   return *value->as_dtype();
 }
 

@@ -10,7 +10,8 @@
 
 namespace tileops {
 
-/// Tokens with their routes: hidden_states [T, H], topk_weights float32 [T, K], topk_ids int32 [T, K].
+/// Tokens with their routes: hidden_states [T, H], topk_weights float32 [T, K], topk_ids int32 [T,
+/// K].
 struct RoutedTokens {
   Tensor hidden_states;
   Tensor topk_weights;
@@ -40,7 +41,8 @@ class PrepareFinalize {
 class LocalPrepareFinalize final : public PrepareFinalize {
  public:
   Prepared prepare(const RoutedTokens& tokens, int64_t) const override { return {tokens, nullptr}; }
-  Tensor finalize(const Tensor& expert_output, const Prepared&, const RoutedTokens&) const override {
+  Tensor finalize(const Tensor& expert_output, const Prepared&,
+                  const RoutedTokens&) const override {
     return expert_output;
   }
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RouteOrder: the routes of a batch, stable by expert. What every permutation of the family follows.
+// RouteOrder: the routes of a batch, stable by expert. What every permutation of the family
+// follows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 namespace tileops {
 
 /// Route t·K + k is the k-th choice of token t. Those of expert e are routes[offsets[e]] to
-/// routes[offsets[e + 1] - 1], ascending; a route whose id lies outside [0, num_experts) is dropped.
+/// routes[offsets[e + 1] - 1], ascending; a route whose id lies outside [0, num_experts) is
+/// dropped.
 struct RouteOrder {
   std::vector<int64_t> offsets;  // [num_experts + 1]
   std::vector<int32_t> routes;   // the kept ones

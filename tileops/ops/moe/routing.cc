@@ -17,7 +17,8 @@ Params Routing::to_params() const {
 
 Routing Routing::from_params(const Params& params) {
   const Value* scoring = params.find("scoring_func");
-  const bool known = scoring == nullptr || *scoring == Value("softmax") || *scoring == Value("sigmoid");
+  const bool known =
+      scoring == nullptr || *scoring == Value("softmax") || *scoring == Value("sigmoid");
   TILEOPS_CHECK(ErrorKind::kValue, known, "scoring_func must be softmax or sigmoid, got {}",
                 to_string(*scoring));
   const bool sigmoid = scoring != nullptr && *scoring == Value("sigmoid");

@@ -17,13 +17,17 @@ template <class Visit>
 void with_elements(DType dtype, const std::byte* data, Visit&& visit) {
   const auto* bits = reinterpret_cast<const uint16_t*>(data);
   switch (dtype) {
-    case DType::kF32: return visit(reinterpret_cast<const float*>(data), [](float x) { return x; });
-    case DType::kBF16: return visit(bits, [](uint16_t x) { return bf16_to_f32(x); });
-    default: return visit(bits, [](uint16_t x) { return f16_to_f32(x); });
+    case DType::kF32:
+      return visit(reinterpret_cast<const float*>(data), [](float x) { return x; });
+    case DType::kBF16:
+      return visit(bits, [](uint16_t x) { return bf16_to_f32(x); });
+    default:
+      return visit(bits, [](uint16_t x) { return f16_to_f32(x); });
   }
 }
 
-void add_scaled(DType dtype, const std::byte* row, int64_t stride, float weight, int64_t size, float* sums) {
+void add_scaled(DType dtype, const std::byte* row, int64_t stride, float weight, int64_t size,
+                float* sums) {
   with_elements(dtype, row, [&](const auto* elements, auto&& convert) {
     if (stride == 1) {
       for (int64_t i = 0; i < size; ++i) sums[i] += weight * convert(elements[i]);
@@ -33,12 +37,15 @@ void add_scaled(DType dtype, const std::byte* row, int64_t stride, float weight,
   });
 }
 
-void store_scaled(DType dtype, std::byte* out, int64_t stride, float scale, int64_t size, const float* sums) {
+void store_scaled(DType dtype, std::byte* out, int64_t stride, float scale, int64_t size,
+                  const float* sums) {
   auto* bits = reinterpret_cast<uint16_t*>(out);
   for (int64_t i = 0; i < size; ++i) {
     const float value = scale * sums[i];
-    if (dtype == DType::kF32) reinterpret_cast<float*>(out)[i * stride] = value;
-    else bits[i * stride] = dtype == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    if (dtype == DType::kF32)
+      reinterpret_cast<float*>(out)[i * stride] = value;
+    else
+      bits[i * stride] = dtype == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
   }
 }
 
@@ -59,13 +66,15 @@ void weighted_reduce(const Tensor& rows, const RowMatrix& matrix, const Tensor& 
       for (int64_t k = 0; k < top_k; ++k) {
         const int64_t row = index[(token * top_k + k) * row_of_route.strides()[0]];
         if (row < 0 || row >= matrix.num_rows) continue;
-        const float weight = weights[token * topk_weights.strides()[0] + k * topk_weights.strides()[1]];
-        add_scaled(rows.dtype(), element_at(rows, matrix.offset(row) + column * matrix.column_stride),
+        const float weight =
+            weights[token * topk_weights.strides()[0] + k * topk_weights.strides()[1]];
+        add_scaled(rows.dtype(),
+                   element_at(rows, matrix.offset(row) + column * matrix.column_stride),
                    matrix.column_stride, weight, size, sums.data());
       }
       const Strides& strides = out.strides();
-      store_scaled(out.dtype(), element_at(out, token * strides[0] + column * strides[1]), strides[1], scale,
-                   size, sums.data());
+      store_scaled(out.dtype(), element_at(out, token * strides[0] + column * strides[1]),
+                   strides[1], scale, size, sums.data());
     }
   });
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/fused_experts/fused_experts_op.h"
 
+#include <algorithm>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/op_params.h"
+#include "tileops/ops/moe/workspace.h"
 
 namespace tileops {
 namespace {
@@ -14,9 +17,12 @@ const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 
 const char* small_route_name(SmallRoute small_route) {
   switch (small_route) {
-    case SmallRoute::kAlways: return "always";
-    case SmallRoute::kNever: return "never";
-    default: return "auto";
+    case SmallRoute::kAlways:
+      return "always";
+    case SmallRoute::kNever:
+      return "never";
+    default:
+      return "auto";
   }
 }
 
@@ -43,56 +49,80 @@ FusedMoEExpertsFwdOp::FusedMoEExpertsFwdOp(const ExpertsSettings& settings, OpOp
                {"batch_invariant", settings.batch_invariant}},
               std::move(options)),
       settings_(settings) {
-  expert_mlp_ =
-      delegate_for<"expert_mlp">(settled, nullptr, kLayout, settings.activation, settings.batch_invariant);
-  post_permute_ = delegate_for<"post_permute">(settled, nullptr, kLayout,
-                                               epilogue_of(settings.routed_scaling_factor), std::nullopt);
+  expert_mlp_ = delegate_for<"expert_mlp">(settled, nullptr, kLayout, settings.activation,
+                                           settings.batch_invariant);
+  post_permute_ = delegate_for<"post_permute">(
+      settled, nullptr, kLayout, epilogue_of(settings.routed_scaling_factor), std::nullopt);
   if (settings.small_route != SmallRoute::kNever) {
-    indexed_small_route_ = delegate_for<"indexed_small_route">(
-        settled, nullptr, settings.routed_scaling_factor, settings.activation, settings.batch_invariant);
+    indexed_small_route_ =
+        delegate_for<"indexed_small_route">(settled, nullptr, settings.routed_scaling_factor,
+                                            settings.activation, settings.batch_invariant);
   }
 }
 
 std::shared_ptr<FusedMoEExpertsFwdOp> FusedMoEExpertsFwdOp::from_params(const Params& params,
                                                                         const OpOptions& options) {
-  ExpertsSettings settings{.routed_scaling_factor = float_param(params, "routed_scaling_factor", 1.0),
-                           .small_route = small_route_of(params),
-                           .batch_invariant = bool_param(params, "batch_invariant", false)};
+  ExpertsSettings settings{
+      .routed_scaling_factor = float_param(params, "routed_scaling_factor", 1.0),
+      .small_route = small_route_of(params),
+      .batch_invariant = bool_param(params, "batch_invariant", false)};
   if (const Value* activation = params.find("activation")) {
     settings.activation = GatedActivation::from_value(*activation);
   }
   return std::make_shared<FusedMoEExpertsFwdOp>(settings, options);
 }
 
-Tensor FusedMoEExpertsFwdOp::invoke(const Op& op, const Tensor& hidden_states, const Tensor& topk_weights,
-                                    const Tensor& topk_ids, const Tensor& w_gate_up, const Tensor& w_down,
+Tensor FusedMoEExpertsFwdOp::invoke(const Op& op, const Tensor& hidden_states,
+                                    const Tensor& topk_weights, const Tensor& topk_ids,
+                                    const Tensor& w_gate_up, const Tensor& w_down,
                                     const Optional& optional) {
+  const WorkspaceScope scope(optional.workspace);
   const Tensor inputs[] = {hidden_states, topk_weights,       topk_ids,       w_gate_up,
                            w_down,        optional.b_gate_up, optional.b_down};
   const Tensor outs[] = {optional.output};
   return op.call({inputs, outs})[0];
 }
 
+int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,
+                                              int64_t num_experts, int64_t hidden, int64_t inter) {
+  const int64_t num_rows = num_tokens * top_k;
+  const int64_t index = padded_bytes(4 * num_rows), activated = padded_bytes(2 * num_rows * inter);
+  const int64_t permuted = 2 * padded_bytes(2 * num_rows * hidden) + padded_bytes(4 * num_experts);
+  const int64_t indexed = padded_bytes(4 * num_rows * hidden);
+  return 256 + index + activated + std::max(permuted, indexed);
+}
+
 /// Batch invariance keeps to one path, whatever the number of routes.
 bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
-  if (settings_.small_route != SmallRoute::kAuto) return settings_.small_route == SmallRoute::kAlways;
+  if (settings_.small_route != SmallRoute::kAuto)
+    return settings_.small_route == SmallRoute::kAlways;
   return !settings_.batch_invariant && call.input(2).num_elements() <= kSmallRoutes;
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {
-  const Tensor &hidden_states = call.input(0), &topk_weights = call.input(1), &topk_ids = call.input(2);
+  const Tensor &hidden_states = call.input(0), &topk_weights = call.input(1),
+               &topk_ids = call.input(2);
   const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
-  if (takes_indexed_path(call)) {
-    return {indexed_small_route_(hidden_states, topk_weights, topk_ids, w_gate_up, w_down,
-                                 IndexedExpertMLPFwdOp::Optional{call.input(5), call.input(6), call.out()})};
-  }
   const int64_t num_experts = w_gate_up.shape()[0];
+  Tensor output = call.out();
+  std::optional<IntermediatesGuard> intermediates;
+  if (CallMode::current() == nullptr) {  // a graph allocates for itself
+    output = call.output();
+    intermediates.emplace(kName.data(), call.device(),
+                          workspace_bytes(topk_ids.shape()[0], topk_ids.shape()[1], num_experts,
+                                          w_down.shape()[1], w_down.shape()[2]));
+  }
+  if (takes_indexed_path(call)) {
+    return {indexed_small_route_(
+        hidden_states, topk_weights, topk_ids, w_gate_up, w_down,
+        IndexedExpertMLPFwdOp::Optional{call.input(5), call.input(6), output})};
+  }
   const auto pre_permute = delegate_for<"pre_permute">(num_experts, nullptr, kLayout, num_experts);
   const MoEPrePermuteFwdOp::Output permuted = pre_permute(hidden_states, topk_ids);
   const Tensor expert_output =
       expert_mlp_(permuted.expert_input, w_gate_up, w_down, permuted.layout_metadata,
                   MoEExpertMLPFwdOp::Optional{.b_gate_up = call.input(5), .b_down = call.input(6)});
-  return {post_permute_(expert_output, topk_weights, permuted.inverse_indices, call.out())};
+  return {post_permute_(expert_output, topk_weights, permuted.inverse_indices, output)};
 }
 
 }  // namespace tileops

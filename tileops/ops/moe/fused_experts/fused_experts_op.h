@@ -24,34 +24,43 @@ struct ExpertsSettings {
   bool batch_invariant = false;
 };
 
-/// The routed experts of a layer: out[t] = scale · Σ_k topk_weights[t, k] · mlp(expert of (t, k))(x_t).
-/// One instance serves any number of experts. Which path served is in the record: stages pre_permute,
-/// expert_mlp and post_permute, or the stage indexed_small_route.
-/// Shapes: hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up
-///         [E, 2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent; output
-///         [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped; duplicates
-///         each count.
+/// The routed experts of a layer: out[t] = scale · Σ_k topk_weights[t, k] · mlp(expert of (t,
+/// k))(x_t). One instance serves any number of experts. Which path served is in the record: stages
+/// pre_permute, expert_mlp and post_permute, or the stage indexed_small_route. Shapes:
+/// hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up
+///         [E, 2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent;
+///         output [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped;
+///         duplicates each count.
 /// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks); those of the stages.
 /// Source: fused_experts.yaml.
 class FusedMoEExpertsFwdOp : public TypedOp<FusedMoEExpertsFwdOp> {
  public:
   static constexpr std::string_view kName = "FusedMoEExpertsFwdOp";
-  using delegate_types =
-      DelegateTypes<Stage<"pre_permute", MoEPrePermuteFwdOp>, Stage<"expert_mlp", MoEExpertMLPFwdOp>,
-                    Stage<"post_permute", MoEPostPermuteFwdOp>,
-                    Stage<"indexed_small_route", IndexedExpertMLPFwdOp>>;
+  using delegate_types = DelegateTypes<Stage<"pre_permute", MoEPrePermuteFwdOp>,
+                                       Stage<"expert_mlp", MoEExpertMLPFwdOp>,
+                                       Stage<"post_permute", MoEPostPermuteFwdOp>,
+                                       Stage<"indexed_small_route", IndexedExpertMLPFwdOp>>;
+
+  /// Bytes of workspace that hold the intermediates of a call, whichever path serves it. Without a
+  /// workspace they lie in a block that the process keeps from call to call (CPU) or come from the
+  /// allocator.
+  static int64_t workspace_bytes(int64_t num_tokens, int64_t top_k, int64_t num_experts,
+                                 int64_t hidden, int64_t inter);
 
   explicit FusedMoEExpertsFwdOp(const ExpertsSettings& settings = {}, OpOptions options = {});
-  static std::shared_ptr<FusedMoEExpertsFwdOp> from_params(const Params& params, const OpOptions& options);
+  static std::shared_ptr<FusedMoEExpertsFwdOp> from_params(const Params& params,
+                                                           const OpOptions& options);
 
   struct Optional {
     Tensor b_gate_up;
     Tensor b_down;
     Tensor output;
+    Tensor workspace;  // execution argument: uint8 [workspace_bytes(…)] or more
   };
   Tensor operator()(const Tensor& hidden_states, const Tensor& topk_weights, const Tensor& topk_ids,
-                    const Tensor& w_gate_up, const Tensor& w_down, const Optional& optional = {}) const {
+                    const Tensor& w_gate_up, const Tensor& w_down,
+                    const Optional& optional = {}) const {
     return invoke(*this, hidden_states, topk_weights, topk_ids, w_gate_up, w_down, optional);
   }
   static Tensor invoke(const Op& op, const Tensor& hidden_states, const Tensor& topk_weights,

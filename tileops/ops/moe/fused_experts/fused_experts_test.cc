@@ -5,17 +5,24 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <functional>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
+#include "tileops/core/error.h"
 #include "tileops/op/trace.h"
+#include "tileops/ops/moe/packed_experts.h"
+#include "tileops/ops/moe/workspace.h"
 
 namespace tileops {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::AllOf;
 using testing::bit_equal;
 using testing::elements;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::int_tensor;
 using testing::random_tensor;
 using testing::relative_error;
@@ -26,11 +33,12 @@ struct Problem {
   Tensor x, weights, ids;
 };
 
-Problem random_problem(int64_t num_tokens, int64_t top_k, int64_t num_experts, int64_t hidden, int64_t inter,
-                       DType dtype, uint64_t seed) {
+Problem random_problem(int64_t num_tokens, int64_t top_k, int64_t num_experts, int64_t hidden,
+                       int64_t inter, DType dtype, uint64_t seed) {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < num_tokens * top_k; ++i) {
-    ids.push_back((i * 7919 + static_cast<int64_t>(seed)) % (num_experts + 1) - (i % 11 == 0 ? 1 : 0));
+    ids.push_back((i * 7919 + static_cast<int64_t>(seed)) % (num_experts + 1) -
+                  (i % 11 == 0 ? 1 : 0));
   }
   return {{random_tensor({num_experts, 2 * inter, hidden}, dtype, seed, 1 / std::sqrt(hidden)),
            random_tensor({num_experts, hidden, inter}, dtype, seed + 1, 1 / std::sqrt(inter))},
@@ -53,7 +61,8 @@ TEST(FusedMoEExperts, BothPathsAgreeWithTheDefinitionAtEveryRowCount) {
   for (int64_t num_tokens : {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257}) {
     const DType dtype = ++seed % 2 == 0 ? DType::kBF16 : DType::kF16;
     const Problem p = random_problem(num_tokens, 1 + static_cast<int64_t>(seed % 4),
-                                     1 + static_cast<int64_t>(seed % 7), 16 + static_cast<int64_t>(seed), 21, dtype, seed * 10);
+                                     1 + static_cast<int64_t>(seed % 7),
+                                     16 + static_cast<int64_t>(seed), 21, dtype, seed * 10);
     const auto want = testing::experts_definition(p.experts, p.x, p.weights, p.ids, 2.5);
     for (SmallRoute small_route : {SmallRoute::kAlways, SmallRoute::kNever}) {
       const FusedMoEExpertsFwdOp op({.routed_scaling_factor = 2.5, .small_route = small_route});
@@ -104,7 +113,8 @@ TEST(FusedMoEExperts, Contract_E2_OneInstanceServesAnyExpertCount) {
   const FusedMoEExpertsFwdOp op({.small_route = SmallRoute::kNever});
   for (int64_t num_experts : {4, 9, 4, 1}) {
     const Problem p = random_problem(9, 2, num_experts, 16, 8, DType::kBF16, 7);
-    EXPECT_LE(relative_error(elements(run(op, p)), testing::experts_definition(p.experts, p.x, p.weights, p.ids, 1)),
+    EXPECT_LE(relative_error(elements(run(op, p)),
+                             testing::experts_definition(p.experts, p.x, p.weights, p.ids, 1)),
               tolerance(DType::kBF16));
   }
   std::vector<std::string> pre_permutes;
@@ -138,10 +148,74 @@ TEST(FusedMoEExperts, ACallersOutputIsFilledOnBothPaths) {
   }
 }
 
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(FusedMoEExperts, AWorkspaceOfTheAskedSizeServesBothPathsAndASmallerOneIsRefused) {
+  const Problem p = random_problem(300, 2, 5, 40, 24, DType::kBF16, 12);
+  const int64_t bytes = FusedMoEExpertsFwdOp::workspace_bytes(300, 2, 5, 40, 24);
+  for (SmallRoute small_route : {SmallRoute::kAlways, SmallRoute::kNever}) {
+    const FusedMoEExpertsFwdOp op({.small_route = small_route});
+    const Tensor want = run(op, p);
+    const auto with = [&](const Tensor& workspace) {
+      return op(p.x, p.weights, p.ids, p.experts.w_gate_up, p.experts.w_down,
+                {.workspace = workspace});
+    };
+    const Tensor workspace = Tensor::empty({bytes}, DType::kU8);
+    std::memset(workspace.data(), 0xff, static_cast<size_t>(bytes));
+    const Tensor got = with(workspace);
+    EXPECT_TRUE(bit_equal(got, want));
+    EXPECT_FALSE(got.overlaps(workspace));
+    EXPECT_TRUE(bit_equal(with(workspace), want));
+    EXPECT_THAT(error_of([&] { with(workspace.narrow(0, 0, bytes - 1)); }),
+                AllOf(HasSubstr("workspace"), HasSubstr(std::to_string(bytes))));
+    EXPECT_THAT(error_of([&] { with(Tensor::empty({bytes}, DType::kF32)); }), HasSubstr("uint8"));
+  }
+}
+
+TEST(FusedMoEExperts, WithoutAWorkspaceABlockIsKeptFromCallToCall) {
+  const Problem p = random_problem(1000, 2, 5, 40, 24, DType::kBF16, 13);
+  const FusedMoEExpertsFwdOp op;
+  run(op, p);
+  const int64_t kept = kept_workspace_bytes();
+  EXPECT_GE(kept, FusedMoEExpertsFwdOp::workspace_bytes(1000, 2, 5, 40, 24));
+  for (int i = 0; i < 5; ++i) run(op, p);
+  EXPECT_EQ(kept_workspace_bytes(), kept);
+}
+
+TEST(FusedMoEExperts, PackedExpertsServeWhileTheyLive) {
+  const Problem p = random_problem(33, 2, 5, 40, 24, DType::kBF16, 14);
+  const auto want = testing::experts_definition(p.experts, p.x, p.weights, p.ids, 1);
+  for (SmallRoute small_route : {SmallRoute::kAlways, SmallRoute::kNever}) {
+    const FusedMoEExpertsFwdOp op({.small_route = small_route, .batch_invariant = true});
+    const Tensor unpacked = run(op, p);
+    {
+      const PackedExperts packed(p.experts.w_gate_up, p.experts.w_down);
+      EXPECT_GE(packed.bytes(), 5 * 3 * 40 * 24 * 2);
+      EXPECT_EQ(PackedExperts::process_bytes(), packed.bytes());
+      // What the packed copy holds is what is read, not the tensor.
+      std::memset(p.experts.w_down.data(), 0, 16);
+      EXPECT_TRUE(bit_equal(run(op, p), unpacked));
+      EXPECT_LE(relative_error(elements(run(op, p)), want), tolerance(DType::kBF16));
+      copy_elements(random_problem(33, 2, 5, 40, 24, DType::kBF16, 14).experts.w_down,
+                    p.experts.w_down);
+    }
+    EXPECT_EQ(PackedExperts::process_bytes(), 0);
+    EXPECT_TRUE(bit_equal(run(op, p), unpacked));
+  }
+}
+
 TEST(FusedMoEExperts, Contract_F2_ATraceShowsOnlyTheLeaves) {
   const Problem p = random_problem(600, 2, 3, 16, 8, DType::kBF16, 10);
   const FusedMoEExpertsFwdOp op;
-  const Tensor inputs[] = {p.x, p.weights, p.ids, p.experts.w_gate_up, p.experts.w_down, Tensor(), Tensor()};
+  const Tensor inputs[] = {p.x,      p.weights, p.ids, p.experts.w_gate_up, p.experts.w_down,
+                           Tensor(), Tensor()};
   const Graph graph = trace(op, {inputs, {}});
   std::vector<std::string> names;
   for (const GraphNode& node : graph.nodes()) names.push_back(node.name);

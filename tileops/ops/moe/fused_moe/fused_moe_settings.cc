@@ -9,7 +9,8 @@ namespace tileops {
 Params layer_params(const Routing& routing, const MoELayerSettings& settings) {
   Params params = routing.to_params();
   params.set("activation", settings.activation.to_value());
-  params.set("num_local_experts", settings.num_local_experts ? Value(*settings.num_local_experts) : Value());
+  params.set("num_local_experts",
+             settings.num_local_experts ? Value(*settings.num_local_experts) : Value());
   params.set("return_routing", settings.return_routing);
   params.set("batch_invariant", settings.batch_invariant);
   return params;
@@ -22,7 +23,8 @@ MoELayerSettings layer_settings(const Params& params) {
     settings.activation = GatedActivation::from_value(*activation);
   }
   const Value* local = params.find("num_local_experts");
-  if (local != nullptr && !local->is_none()) settings.num_local_experts = int_param(params, "num_local_experts", 0);
+  if (local != nullptr && !local->is_none())
+    settings.num_local_experts = int_param(params, "num_local_experts", 0);
   return settings;
 }
 
@@ -38,7 +40,8 @@ ExpertsSettings experts_settings(const Routing& routing, const MoELayerSettings&
           .batch_invariant = settings.batch_invariant};
 }
 
-void check_injected_experts(std::string_view op, const Routing& routing, const MoELayerSettings& settings) {
+void check_injected_experts(std::string_view op, const Routing& routing,
+                            const MoELayerSettings& settings) {
   if (settings.experts == nullptr) return;
   const Params wanted{{"activation", settings.activation.to_value()},
                       {"routed_scaling_factor", routing.routed_scaling_factor},
@@ -46,8 +49,8 @@ void check_injected_experts(std::string_view op, const Routing& routing, const M
   for (const auto& [name, value] : wanted) {
     const Value* theirs = settings.experts->params().find(name);
     TILEOPS_CHECK(ErrorKind::kValue, theirs == nullptr || *theirs == value,
-                  "{}: {} is {}, and that of the injected experts ({}) {}; give both the same", op, name,
-                  to_string(value), settings.experts->name(), to_string(*theirs));
+                  "{}: {} is {}, and that of the injected experts ({}) {}; give both the same", op,
+                  name, to_string(value), settings.experts->name(), to_string(*theirs));
   }
 }
 
@@ -57,9 +60,9 @@ RoutedLayer::Output RoutedLayer::operator()(const RoutedLayerInputs& inputs) con
   const PrepareFinalize::Prepared prepared =
       prepare_finalize->prepare(tokens, inputs.gating_output.shape()[1]);
   const RoutedTokens& local = prepared.tokens;
-  const Tensor expert_output =
-      routed_experts(local.hidden_states, local.topk_weights, local.topk_ids, inputs.w_gate_up, inputs.w_down,
-                     FusedMoEExpertsFwdOp::Optional{.b_gate_up = inputs.b_gate_up, .b_down = inputs.b_down});
+  const Tensor expert_output = routed_experts(
+      local.hidden_states, local.topk_weights, local.topk_ids, inputs.w_gate_up, inputs.w_down,
+      FusedMoEExpertsFwdOp::Optional{.b_gate_up = inputs.b_gate_up, .b_down = inputs.b_down});
   return {prepare_finalize->finalize(expert_output, prepared, tokens), routes.topk_ids,
           routes.tokens_per_expert};
 }

@@ -20,20 +20,23 @@ struct MoELayerSettings {
   std::optional<int64_t> num_local_experts = std::nullopt;  // of this rank; none: all
   bool return_routing = false;
   bool batch_invariant = false;
-  /// Instead of the experts that the layer builds: a FusedMoEExpertsFwdOp or what may stand for one.
+  /// Instead of the experts that the layer builds: a FusedMoEExpertsFwdOp or what may stand for
+  /// one.
   std::shared_ptr<Op> experts = nullptr;
   /// Instead of the local one, which exchanges nothing.
   std::shared_ptr<const PrepareFinalize> prepare_finalize = nullptr;
 };
 
-/// The spec's parameters of a layer, in its order, and back (injected instances aside). Errors: kType.
+/// The spec's parameters of a layer, in its order, and back (injected instances aside). Errors:
+/// kType.
 Params layer_params(const Routing& routing, const MoELayerSettings& settings);
 MoELayerSettings layer_settings(const Params& params);
 /// The router's part: the experts apply the scaling, once.
 Routing router_routing(const Routing& routing);
 ExpertsSettings experts_settings(const Routing& routing, const MoELayerSettings& settings);
 /// Errors: kValue, naming the parameter of the injected experts that contradicts the layer's.
-void check_injected_experts(std::string_view op, const Routing& routing, const MoELayerSettings& settings);
+void check_injected_experts(std::string_view op, const Routing& routing,
+                            const MoELayerSettings& settings);
 
 /// Inputs of the routed part of a layer; correction_bias and the biases may be absent.
 struct RoutedLayerInputs {

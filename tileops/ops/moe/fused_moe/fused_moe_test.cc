@@ -16,10 +16,10 @@ namespace tileops {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::bit_equal;
 using testing::elements;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::int_tensor;
 using testing::random_tensor;
 using testing::relative_error;
@@ -30,7 +30,8 @@ struct Layer {
   Tensor x, gating, bias;
 };
 
-Layer random_layer(int64_t num_tokens, int64_t num_experts, int64_t hidden, int64_t inter, DType dtype, uint64_t seed) {
+Layer random_layer(int64_t num_tokens, int64_t num_experts, int64_t hidden, int64_t inter,
+                   DType dtype, uint64_t seed) {
   return {{random_tensor({num_experts, 2 * inter, hidden}, dtype, seed, 1 / std::sqrt(hidden)),
            random_tensor({num_experts, hidden, inter}, dtype, seed + 1, 1 / std::sqrt(inter))},
           random_tensor({num_tokens, hidden}, dtype, seed + 2),
@@ -39,13 +40,16 @@ Layer random_layer(int64_t num_tokens, int64_t num_experts, int64_t hidden, int6
 
 FusedMoEFwdOp::Output run(const FusedMoEFwdOp& op, const Layer& layer) {
   return op(layer.x, layer.gating, layer.experts.w_gate_up, layer.experts.w_down,
-            {.b_gate_up = layer.experts.b_gate_up, .b_down = layer.experts.b_down, .correction_bias = layer.bias});
+            {.b_gate_up = layer.experts.b_gate_up,
+             .b_down = layer.experts.b_down,
+             .correction_bias = layer.bias});
 }
 
 std::vector<double> definition(const testing::Router& router, const Layer& layer) {
   const testing::Routes routes = testing::route_definition(router, layer.gating, layer.bias);
   const Shape shape{layer.x.size(0), router.top_k};
-  return testing::experts_definition(layer.experts, layer.x, Tensor::from_values(shape, DType::kF64, routes.weights),
+  return testing::experts_definition(layer.experts, layer.x,
+                                     Tensor::from_values(shape, DType::kF64, routes.weights),
                                      int_tensor(shape, routes.ids), 1);
 }
 
@@ -60,12 +64,15 @@ TEST(FusedMoE, AGridOfLayersAgreesWithTheDefinition) {
     for (int64_t top_k : {1, 2, 4, 8}) {
       if (top_k > num_experts) continue;
       const DType dtype = ++seed % 2 == 0 ? DType::kBF16 : DType::kF16;
-      Layer layer = random_layer(rows[seed % 13], num_experts, 17 + static_cast<int64_t>(seed % 9), 11, dtype, seed * 10);
-      testing::Router router{.top_k = top_k, .sigmoid = seed % 3 != 0, .renormalize = seed % 4 < 2, .scale = 2.5};
-      Routing routing{.top_k = top_k,
-                      .scoring_func = router.sigmoid ? ScoringFunc::kSigmoid : ScoringFunc::kSoftmax,
-                      .renormalize = router.renormalize,
-                      .routed_scaling_factor = 2.5};
+      Layer layer = random_layer(rows[seed % 13], num_experts, 17 + static_cast<int64_t>(seed % 9),
+                                 11, dtype, seed * 10);
+      testing::Router router{
+          .top_k = top_k, .sigmoid = seed % 3 != 0, .renormalize = seed % 4 < 2, .scale = 2.5};
+      Routing routing{
+          .top_k = top_k,
+          .scoring_func = router.sigmoid ? ScoringFunc::kSigmoid : ScoringFunc::kSoftmax,
+          .renormalize = router.renormalize,
+          .routed_scaling_factor = 2.5};
       if (router.sigmoid) layer.bias = random_tensor({num_experts}, DType::kF32, seed + 7, 0.3);
       if (num_experts % 4 == 0 && top_k <= num_experts / 2) {
         router.groups = routing.num_expert_group = 4;
@@ -83,8 +90,10 @@ TEST(FusedMoE, GptOssLayerAgreesWithTheDefinition) {
   layer.experts.act = testing::Act::kSwigluOai;
   layer.experts.b_gate_up = random_tensor({8, 40}, DType::kBF16, 6);
   layer.experts.b_down = random_tensor({8, 24}, DType::kBF16, 7);
-  const FusedMoEFwdOp op({.top_k = 4, .renormalize = true}, {.activation = GatedActivation::swigluoai()});
-  EXPECT_LE(relative_error(elements(run(op, layer).output), definition({.top_k = 4, .renormalize = true}, layer)),
+  const FusedMoEFwdOp op({.top_k = 4, .renormalize = true},
+                         {.activation = GatedActivation::swigluoai()});
+  EXPECT_LE(relative_error(elements(run(op, layer).output),
+                           definition({.top_k = 4, .renormalize = true}, layer)),
             tolerance(DType::kBF16));
 }
 
@@ -93,7 +102,8 @@ TEST(FusedMoE, RoutingIsReturnedWhereItIsAskedFor) {
   const FusedMoEFwdOp::Output plain = run(FusedMoEFwdOp({.top_k = 2}), layer);
   EXPECT_FALSE(plain.topk_ids.defined());
   EXPECT_FALSE(plain.tokens_per_expert.defined());
-  const FusedMoEFwdOp::Output full = run(FusedMoEFwdOp({.top_k = 2}, {.return_routing = true}), layer);
+  const FusedMoEFwdOp::Output full =
+      run(FusedMoEFwdOp({.top_k = 2}, {.return_routing = true}), layer);
   EXPECT_TRUE(bit_equal(full.output, plain.output));
   const FusedTopKFwdOp::Output routes = FusedTopKFwdOp({.top_k = 2}, true)(layer.gating);
   EXPECT_TRUE(bit_equal(full.topk_ids, routes.topk_ids));
@@ -111,20 +121,27 @@ std::string error_of(const std::function<void()>& call) {
 
 TEST(FusedMoE, InjectedExpertsServeAndThoseThatContradictAreRefused) {
   const Layer layer = random_layer(5, 4, 16, 8, DType::kBF16, 9);
-  const auto experts = std::make_shared<FusedMoEExpertsFwdOp>(ExpertsSettings{.small_route = SmallRoute::kNever});
+  const auto experts =
+      std::make_shared<FusedMoEExpertsFwdOp>(ExpertsSettings{.small_route = SmallRoute::kNever});
   const FusedMoEFwdOp op({.top_k = 2}, {.experts = experts});
-  EXPECT_LE(relative_error(elements(run(op, layer).output), definition({.top_k = 2}, layer)), tolerance(DType::kBF16));
+  EXPECT_LE(relative_error(elements(run(op, layer).output), definition({.top_k = 2}, layer)),
+            tolerance(DType::kBF16));
   EXPECT_EQ(experts->last_call()->stages("expert_mlp").size(), 1u);
-  EXPECT_THAT(error_of([&] { FusedMoEFwdOp({.top_k = 2, .routed_scaling_factor = 2.5}, {.experts = experts}); }),
+  EXPECT_THAT(error_of([&] {
+                FusedMoEFwdOp({.top_k = 2, .routed_scaling_factor = 2.5}, {.experts = experts});
+              }),
               AllOf(HasSubstr("routed_scaling_factor"), HasSubstr("2.5"), HasSubstr("1")));
   EXPECT_THAT(error_of([&] {
-                FusedMoEFwdOp({.top_k = 2}, {.activation = GatedActivation::gelu_and_mul, .experts = experts});
+                FusedMoEFwdOp({.top_k = 2},
+                              {.activation = GatedActivation::gelu_and_mul, .experts = experts});
               }),
               AllOf(HasSubstr("gelu_and_mul"), HasSubstr("silu_and_mul")));
-  EXPECT_THAT(error_of([&] { FusedMoEFwdOp({.top_k = 2}, {.batch_invariant = true, .experts = experts}); }),
-              HasSubstr("batch_invariant"));
+  EXPECT_THAT(
+      error_of([&] { FusedMoEFwdOp({.top_k = 2}, {.batch_invariant = true, .experts = experts}); }),
+      HasSubstr("batch_invariant"));
   EXPECT_THAT(error_of([&] {
-                FusedMoEFwdOp({.top_k = 2}, {.experts = std::make_shared<FusedTopKFwdOp>(Routing{.top_k = 2})});
+                FusedMoEFwdOp({.top_k = 2},
+                              {.experts = std::make_shared<FusedTopKFwdOp>(Routing{.top_k = 2})});
               }),
               HasSubstr("routed_experts"));
 }
@@ -140,7 +157,8 @@ class OneRankOfMany final : public PrepareFinalize {
     return {{tokens.hidden_states, tokens.topk_weights, int_tensor(tokens.topk_ids.shape(), local)},
             std::make_shared<int64_t>(first_)};
   }
-  Tensor finalize(const Tensor& expert_output, const Prepared& prepared, const RoutedTokens&) const override {
+  Tensor finalize(const Tensor& expert_output, const Prepared& prepared,
+                  const RoutedTokens&) const override {
     EXPECT_EQ(*std::static_pointer_cast<int64_t>(prepared.state), first_);
     return expert_output.to(DType::kF32).to(expert_output.dtype());
   }
@@ -156,12 +174,14 @@ TEST(FusedMoE, AnInjectedPrepareFinalizeStandsAroundTheExperts) {
     Layer local = layer;
     local.experts.w_gate_up = layer.experts.w_gate_up.narrow(0, first, 2);
     local.experts.w_down = layer.experts.w_down.narrow(0, first, 2);
-    const FusedMoEFwdOp rank({.top_k = 3, .renormalize = true},
-                             {.num_local_experts = 2, .prepare_finalize = std::make_shared<OneRankOfMany>(first)});
+    const FusedMoEFwdOp rank(
+        {.top_k = 3, .renormalize = true},
+        {.num_local_experts = 2, .prepare_finalize = std::make_shared<OneRankOfMany>(first)});
     const std::vector<double> part = elements(run(rank, local).output);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
   }
-  EXPECT_LE(relative_error(sum, definition({.top_k = 3, .renormalize = true}, layer)), tolerance(DType::kF16));
+  EXPECT_LE(relative_error(sum, definition({.top_k = 3, .renormalize = true}, layer)),
+            tolerance(DType::kF16));
 }
 
 TEST(FusedMoE, LocalExpertsMustBeAnnounced) {
@@ -169,7 +189,8 @@ TEST(FusedMoE, LocalExpertsMustBeAnnounced) {
   layer.experts.w_gate_up = layer.experts.w_gate_up.narrow(0, 0, 2);
   layer.experts.w_down = layer.experts.w_down.narrow(0, 0, 2);
   EXPECT_THAT(error_of([&] { run(FusedMoEFwdOp({.top_k = 2}), layer); }), HasSubstr("w_gate_up"));
-  EXPECT_EQ(error_of([&] { run(FusedMoEFwdOp({.top_k = 2}, {.num_local_experts = 2}), layer); }), "no error");
+  EXPECT_EQ(error_of([&] { run(FusedMoEFwdOp({.top_k = 2}, {.num_local_experts = 2}), layer); }),
+            "no error");
 }
 
 TEST(FusedMoE, BatchInvarianceKeepsATokensBits) {
@@ -198,8 +219,9 @@ TEST(FusedMoE, AllNaNLogitsStillRunAndTokensWithoutNaNKeepTheirBits) {
 TEST(FusedMoE, ATraceShowsTheLeavesAndRunsAgain) {
   const Layer layer = random_layer(4, 4, 16, 8, DType::kBF16, 14);
   const FusedMoEFwdOp op({.top_k = 2});
-  const Tensor inputs[] = {layer.x,  layer.gating, layer.experts.w_gate_up, layer.experts.w_down,
-                           Tensor(), Tensor(),     Tensor()};
+  const Tensor inputs[] = {
+      layer.x,  layer.gating, layer.experts.w_gate_up, layer.experts.w_down, Tensor(),
+      Tensor(), Tensor()};
   const Graph graph = trace(op, {inputs, {}});
   std::vector<std::string> stages;
   for (const GraphNode& node : graph.nodes()) stages.push_back(node.stage);

@@ -6,8 +6,8 @@
 namespace tileops {
 namespace {
 
-const bool kRegistered = testing::register_workload_benches<FusedMoESharedExpertFwdOp>(
-    {"glm-4.5-t1"});
+const bool kRegistered =
+    testing::register_workload_benches<FusedMoESharedExpertFwdOp>({"glm-4.5-t1"});
 
 }  // namespace
 }  // namespace tileops

@@ -12,7 +12,8 @@
 namespace tileops {
 
 /// FusedMoEFwdOp beside a shared expert that every token takes; the two outputs are not added.
-/// Shapes: as FusedMoEFwdOp; shared_w_gate_up [2S, H], shared_w_down [H, S], together or absent, whole
+/// Shapes: as FusedMoEFwdOp; shared_w_gate_up [2S, H], shared_w_down [H, S], together or absent,
+/// whole
 ///         on every rank: this one computes the share tp_rank of tp_size, and the ranks' shared
 ///         outputs add up. shared_output [T, H], absent without the shared weights; routed_output
 ///         [T, H].
@@ -21,14 +22,16 @@ namespace tileops {
 class FusedMoESharedExpertFwdOp : public TypedOp<FusedMoESharedExpertFwdOp> {
  public:
   static constexpr std::string_view kName = "FusedMoESharedExpertFwdOp";
-  using delegate_types =
-      DelegateTypes<Stage<"route_select", FusedTopKFwdOp>, Stage<"routed_experts", FusedMoEExpertsFwdOp>,
-                    Stage<"shared_expert", SharedExpertMLPFwdOp>>;
+  using delegate_types = DelegateTypes<Stage<"route_select", FusedTopKFwdOp>,
+                                       Stage<"routed_experts", FusedMoEExpertsFwdOp>,
+                                       Stage<"shared_expert", SharedExpertMLPFwdOp>>;
   static std::vector<std::string> injected() { return {"experts", "prepare_finalize"}; }
 
   explicit FusedMoESharedExpertFwdOp(const Routing& routing, const MoELayerSettings& settings = {},
-                                     int64_t tp_size = 1, int64_t tp_rank = 0, OpOptions options = {});
-  static std::shared_ptr<FusedMoESharedExpertFwdOp> from_params(const Params& params, const OpOptions& options);
+                                     int64_t tp_size = 1, int64_t tp_rank = 0,
+                                     OpOptions options = {});
+  static std::shared_ptr<FusedMoESharedExpertFwdOp> from_params(const Params& params,
+                                                                const OpOptions& options);
 
   struct Optional {
     Tensor b_gate_up;
@@ -36,19 +39,22 @@ class FusedMoESharedExpertFwdOp : public TypedOp<FusedMoESharedExpertFwdOp> {
     Tensor correction_bias;
     Tensor shared_w_gate_up;
     Tensor shared_w_down;
+    Tensor workspace;  // execution argument: FusedMoEExpertsFwdOp::workspace_bytes(…) or more
   };
   struct Output {
     Tensor shared_output;
     Tensor routed_output;
-    Tensor topk_ids;           // both absent unless return_routing
+    Tensor topk_ids;  // both absent unless return_routing
     Tensor tokens_per_expert;
   };
-  Output operator()(const Tensor& hidden_states, const Tensor& gating_output, const Tensor& w_gate_up,
-                    const Tensor& w_down, const Optional& optional = {}) const {
+  Output operator()(const Tensor& hidden_states, const Tensor& gating_output,
+                    const Tensor& w_gate_up, const Tensor& w_down,
+                    const Optional& optional = {}) const {
     return invoke(*this, hidden_states, gating_output, w_gate_up, w_down, optional);
   }
   static Output invoke(const Op& op, const Tensor& hidden_states, const Tensor& gating_output,
-                       const Tensor& w_gate_up, const Tensor& w_down, const Optional& optional = {});
+                       const Tensor& w_gate_up, const Tensor& w_down,
+                       const Optional& optional = {});
 
  protected:
   Results forward(Call& call) const override;

@@ -14,14 +14,16 @@
 namespace tileops {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::bit_equal;
 using testing::elements;
+using ::testing::ElementsAre;
 using testing::random_tensor;
 using testing::relative_error;
 using testing::tolerance;
 
-const Routing kRouting{.top_k = 2, .scoring_func = ScoringFunc::kSigmoid, .renormalize = true,
+const Routing kRouting{.top_k = 2,
+                       .scoring_func = ScoringFunc::kSigmoid,
+                       .renormalize = true,
                        .routed_scaling_factor = 2.5};
 
 struct Layer {
@@ -45,10 +47,11 @@ TEST(FusedMoESharedExpert, TheStagesAgreeWithTheReferenceOnEverySmallWorkload) {
 TEST(FusedMoESharedExpert, BothPartsAreThoseOfTheirOwnOps) {
   const Layer layer;
   const auto got = run(FusedMoESharedExpertFwdOp(kRouting), layer);
-  EXPECT_TRUE(bit_equal(got.routed_output,
-                        FusedMoEFwdOp(kRouting)(layer.x, layer.gating, layer.w_gate_up, layer.w_down).output));
-  EXPECT_TRUE(bit_equal(got.shared_output,
-                        SharedExpertMLPFwdOp()(layer.x, layer.shared_w_gate_up, layer.shared_w_down)));
+  EXPECT_TRUE(bit_equal(
+      got.routed_output,
+      FusedMoEFwdOp(kRouting)(layer.x, layer.gating, layer.w_gate_up, layer.w_down).output));
+  EXPECT_TRUE(bit_equal(got.shared_output, SharedExpertMLPFwdOp()(layer.x, layer.shared_w_gate_up,
+                                                                  layer.shared_w_down)));
 }
 
 TEST(FusedMoESharedExpert, WithoutSharedWeightsThereIsNoSharedOutput) {
@@ -80,12 +83,14 @@ TEST(FusedMoESharedExpert, ShardsOfTheSharedExpertAddUpAndTheRoutedPartIsWhole) 
 TEST(FusedMoESharedExpert, ATraceShowsTheLeavesAndRunsAgain) {
   const Layer layer;
   const FusedMoESharedExpertFwdOp op(kRouting, {.return_routing = true});
-  const Tensor inputs[] = {layer.x,  layer.gating, layer.w_gate_up, layer.w_down, Tensor(), Tensor(), Tensor(),
-                           layer.shared_w_gate_up, layer.shared_w_down};
+  const Tensor inputs[] = {
+      layer.x,  layer.gating, layer.w_gate_up,        layer.w_down,       Tensor(),
+      Tensor(), Tensor(),     layer.shared_w_gate_up, layer.shared_w_down};
   const Graph graph = trace(op, {inputs, {}});
   std::vector<std::string> stages;
   for (const GraphNode& node : graph.nodes()) stages.push_back(node.stage);
-  EXPECT_THAT(stages, ElementsAre("shared_expert", "route_select", "routed_experts.indexed_small_route"));
+  EXPECT_THAT(stages,
+              ElementsAre("shared_expert", "route_select", "routed_experts.indexed_small_route"));
   const auto want = run(op, layer);
   const Results got = graph.run({inputs, {}});
   EXPECT_TRUE(bit_equal(got[0], want.shared_output));

@@ -38,9 +38,12 @@ void load_row(const Tensor& tensor, int64_t row, std::vector<double>& values) {
   };
   const auto* bits = reinterpret_cast<const uint16_t*>(first);
   switch (tensor.dtype()) {
-    case DType::kF32: return load(reinterpret_cast<const float*>(first), [](float x) { return x; });
-    case DType::kBF16: return load(bits, bf16_to_f32);
-    default: return load(bits, f16_to_f32);
+    case DType::kF32:
+      return load(reinterpret_cast<const float*>(first), [](float x) { return x; });
+    case DType::kBF16:
+      return load(bits, bf16_to_f32);
+    default:
+      return load(bits, f16_to_f32);
   }
 }
 
@@ -85,12 +88,12 @@ class Router {
     } else {
       num_candidates = take_groups();
     }
-    std::partial_sort(candidates_.begin(), candidates_.begin() + routing_.top_k,
-                      candidates_.begin() + static_cast<int64_t>(num_candidates),
-                      [&](int32_t i, int32_t j) {
-                        const int64_t a = keys_[static_cast<size_t>(i)], b = keys_[static_cast<size_t>(j)];
-                        return a != b ? a > b : i < j;
-                      });
+    std::partial_sort(
+        candidates_.begin(), candidates_.begin() + routing_.top_k,
+        candidates_.begin() + static_cast<int64_t>(num_candidates), [&](int32_t i, int32_t j) {
+          const int64_t a = keys_[static_cast<size_t>(i)], b = keys_[static_cast<size_t>(j)];
+          return a != b ? a > b : i < j;
+        });
   }
 
   /// Fills candidates_ with the experts of the best groups; returns their number.
@@ -98,7 +101,8 @@ class Router {
     const auto num_groups = static_cast<size_t>(routing_.num_expert_group);
     const size_t group_size = scores_.size() / num_groups;
     groups_.clear();
-    for (size_t g = 0; g < num_groups; ++g) groups_.emplace_back(group_key(g * group_size, group_size), g);
+    for (size_t g = 0; g < num_groups; ++g)
+      groups_.emplace_back(group_key(g * group_size, group_size), g);
     std::sort(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first > b.first : a.second < b.second;
     });
@@ -144,7 +148,9 @@ class Router {
   void normalize(const std::vector<double>& all) {
     double max = -std::numeric_limits<double>::infinity();
     for (double score : all) max = score > max ? score : max;
-    const auto from_max = [max](double score) { return score == max ? 1.0 : std::exp(score - max); };
+    const auto from_max = [max](double score) {
+      return score == max ? 1.0 : std::exp(score - max);
+    };
     double sum = 0;
     for (double score : all) sum += from_max(score);
     for (double& score : chosen_) score = from_max(score) / sum;
@@ -164,10 +170,11 @@ class CpuRowsKernel final : public FusedTopKKernel {
   explicit CpuRowsKernel(const Routing& routing) : routing_(routing) {}
 
   void run(const Args& args) const override {
-    cpu::parallel_for(args.gating_output.shape()[0], kTokensPerTask, [&](int64_t begin, int64_t end) {
-      Router router(routing_, args);
-      for (int64_t token = begin; token < end; ++token) router.route(token);
-    });
+    cpu::parallel_for(args.gating_output.shape()[0], kTokensPerTask,
+                      [&](int64_t begin, int64_t end) {
+                        Router router(routing_, args);
+                        for (int64_t token = begin; token < end; ++token) router.route(token);
+                      });
     if (!args.tokens_per_expert.defined()) return;
     auto* counts = args.tokens_per_expert.data_as<int32_t>();
     std::fill_n(counts, args.tokens_per_expert.num_elements(), 0);

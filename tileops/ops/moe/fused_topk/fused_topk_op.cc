@@ -10,7 +10,8 @@ namespace fused_topk {
 
 size_t Call::hash() const {
   return hash_of(routing.hash(), static_cast<int>(dtype), has_bias, counts_tokens,
-                 static_cast<int>(device.type), device.index, num_tokens, num_experts, expert_major);
+                 static_cast<int>(device.type), device.index, num_tokens, num_experts,
+                 expert_major);
 }
 
 std::string Call::to_string() const {

@@ -60,8 +60,8 @@ class ReferenceKernel final : public FusedTopKKernel {
         const Strides& strides = args.gating_output.strides();
         logits.push_back(load_at(args.gating_output, t * strides[0] + e * strides[1]));
       }
-      const std::vector<size_t> chosen = choose(choice_scores(logits, args.correction_bias),
-                                                args.correction_bias.defined());
+      const std::vector<size_t> chosen =
+          choose(choice_scores(logits, args.correction_bias), args.correction_bias.defined());
       const std::vector<double> weights = weigh(logits, chosen);
       for (size_t k = 0; k < chosen.size(); ++k) {
         const int64_t at = t * routing_.top_k + static_cast<int64_t>(k);
@@ -104,7 +104,8 @@ class ReferenceKernel final : public FusedTopKKernel {
     }
     const std::vector<size_t> groups = ranking(group_scores);
     std::vector<bool> takes_part(num_groups);
-    for (int64_t g = 0; g < routing_.topk_group; ++g) takes_part[groups[static_cast<size_t>(g)]] = true;
+    for (int64_t g = 0; g < routing_.topk_group; ++g)
+      takes_part[groups[static_cast<size_t>(g)]] = true;
     std::vector<size_t> chosen;
     for (size_t e : ranking(scores)) {
       if (chosen.size() == static_cast<size_t>(routing_.top_k)) break;
@@ -113,7 +114,8 @@ class ReferenceKernel final : public FusedTopKKernel {
     return chosen;
   }
 
-  std::vector<double> weigh(const std::vector<double>& logits, const std::vector<size_t>& chosen) const {
+  std::vector<double> weigh(const std::vector<double>& logits,
+                            const std::vector<size_t>& chosen) const {
     const bool is_softmax = routing_.scoring_func == ScoringFunc::kSoftmax;
     std::vector<double> weights;
     if (routing_.renormalize) {

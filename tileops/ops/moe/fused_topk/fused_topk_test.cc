@@ -14,9 +14,9 @@
 namespace tileops {
 namespace {
 
+using testing::elements;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::elements;
 using testing::poisoned;
 using testing::random_tensor;
 using testing::relative_error;
@@ -56,16 +56,19 @@ TEST(FusedTopK, AGridOfExpertsAndTopKAgreesWithTheDefinition) {
       const DType dtype = std::array{DType::kF32, DType::kBF16, DType::kF16}[seed % 3];
       const int64_t num_tokens = num_experts > 300 ? 3 : rows[seed % 12];
       const Tensor gating = random_tensor({num_tokens, num_experts}, dtype, ++seed, 2.0);
-      const testing::Router router{.top_k = top_k, .sigmoid = seed % 2 == 0, .renormalize = seed % 4 < 2, .scale = 1.5};
-      const Routing routing{.top_k = top_k,
-                            .scoring_func = router.sigmoid ? ScoringFunc::kSigmoid : ScoringFunc::kSoftmax,
-                            .renormalize = router.renormalize,
-                            .routed_scaling_factor = 1.5};
+      const testing::Router router{
+          .top_k = top_k, .sigmoid = seed % 2 == 0, .renormalize = seed % 4 < 2, .scale = 1.5};
+      const Routing routing{
+          .top_k = top_k,
+          .scoring_func = router.sigmoid ? ScoringFunc::kSigmoid : ScoringFunc::kSoftmax,
+          .renormalize = router.renormalize,
+          .routed_scaling_factor = 1.5};
       const testing::Routes want = testing::route_definition(router, gating, {});
       const FusedTopKFwdOp::Output got = FusedTopKFwdOp(routing)(gating);
       EXPECT_EQ(elements(got.topk_ids), std::vector<double>(want.ids.begin(), want.ids.end()))
           << "E " << num_experts << " K " << top_k;
-      EXPECT_LE(relative_error(elements(got.topk_weights), want.weights), 1e-6) << "E " << num_experts << " K " << top_k;
+      EXPECT_LE(relative_error(elements(got.topk_weights), want.weights), 1e-6)
+          << "E " << num_experts << " K " << top_k;
     }
   }
 }
@@ -73,10 +76,13 @@ TEST(FusedTopK, AGridOfExpertsAndTopKAgreesWithTheDefinition) {
 TEST(FusedTopK, GroupsWithBiasFollowTheDefinition) {
   const Tensor gating = random_tensor({129, 64}, DType::kF32, 3, 2.0);
   const Tensor bias = random_tensor({64}, DType::kF32, 4, 0.2);
-  const Routing routing{.top_k = 8, .scoring_func = ScoringFunc::kSigmoid, .renormalize = true,
-                        .num_expert_group = 8, .topk_group = 3, .routed_scaling_factor = 2.5};
-  const testing::Routes want =
-      testing::route_definition({8, true, true, 8, 3, 2.5}, gating, bias);
+  const Routing routing{.top_k = 8,
+                        .scoring_func = ScoringFunc::kSigmoid,
+                        .renormalize = true,
+                        .num_expert_group = 8,
+                        .topk_group = 3,
+                        .routed_scaling_factor = 2.5};
+  const testing::Routes want = testing::route_definition({8, true, true, 8, 3, 2.5}, gating, bias);
   each(routing, gating, bias, [&](const FusedTopKFwdOp::Output& got) {
     EXPECT_EQ(elements(got.topk_ids), std::vector<double>(want.ids.begin(), want.ids.end()));
     EXPECT_LE(relative_error(elements(got.topk_weights), want.weights), 1e-6);
@@ -84,23 +90,22 @@ TEST(FusedTopK, GroupsWithBiasFollowTheDefinition) {
 }
 
 TEST(FusedTopK, TiesGoToTheLowerId) {
-  each({.top_k = 3}, logits({1, 2, 2, 1, 2, 0}, DType::kBF16), {}, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(1, 2, 4));
-  });
-  each({.top_k = 3}, logits({-0.0, 0.0, -0.0, 0.0}), {}, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1, 2));
-  });
+  each({.top_k = 3}, logits({1, 2, 2, 1, 2, 0}, DType::kBF16), {},
+       [](const auto& got) { EXPECT_THAT(elements(got.topk_ids), ElementsAre(1, 2, 4)); });
+  each({.top_k = 3}, logits({-0.0, 0.0, -0.0, 0.0}), {},
+       [](const auto& got) { EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1, 2)); });
 }
 
 TEST(FusedTopK, NaNRanksBelowEveryNumberAndIdsStayDistinctAndInRange) {
-  each({.top_k = 4}, logits({kNaN, kNaN, kNaN, kNaN, kNaN}), {}, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1, 2, 3));
-  });
-  each({.top_k = 3, .renormalize = true}, logits({kNaN, -kInf, 2, kNaN, 1}), {}, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(2, 4, 1));
-    EXPECT_NEAR(elements(got.topk_weights)[0], 1 / (1 + std::exp(-1.0)), 1e-6);
-  });
-  const Tensor nan_bias = Tensor::from_values({4}, DType::kF32, std::vector<double>{kNaN, kNaN, kNaN, kNaN});
+  each({.top_k = 4}, logits({kNaN, kNaN, kNaN, kNaN, kNaN}), {},
+       [](const auto& got) { EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1, 2, 3)); });
+  each({.top_k = 3, .renormalize = true}, logits({kNaN, -kInf, 2, kNaN, 1}), {},
+       [](const auto& got) {
+         EXPECT_THAT(elements(got.topk_ids), ElementsAre(2, 4, 1));
+         EXPECT_NEAR(elements(got.topk_weights)[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+       });
+  const Tensor nan_bias =
+      Tensor::from_values({4}, DType::kF32, std::vector<double>{kNaN, kNaN, kNaN, kNaN});
   each({.top_k = 2, .scoring_func = ScoringFunc::kSigmoid, .num_expert_group = 2, .topk_group = 1},
        logits({1, 2, 3, 4}), nan_bias,
        [](const auto& got) { EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1)); });
@@ -115,18 +120,20 @@ TEST(FusedTopK, InfinitiesAreDefined) {
     EXPECT_THAT(elements(got.topk_ids), ElementsAre(0, 1));
     EXPECT_THAT(elements(got.topk_weights), ElementsAre(0.25, 0.25));
   });
-  each({.top_k = 2, .scoring_func = ScoringFunc::kSigmoid}, logits({-kInf, kInf}), {}, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(1, 0));
-    EXPECT_THAT(elements(got.topk_weights), ElementsAre(1, 0));
-  });
+  each({.top_k = 2, .scoring_func = ScoringFunc::kSigmoid}, logits({-kInf, kInf}), {},
+       [](const auto& got) {
+         EXPECT_THAT(elements(got.topk_ids), ElementsAre(1, 0));
+         EXPECT_THAT(elements(got.topk_weights), ElementsAre(1, 0));
+       });
 }
 
 TEST(FusedTopK, BiasMovesIdsNeverWeights) {
   const Tensor bias = Tensor::from_values({3}, DType::kF32, std::vector<double>{0, 0, 10});
-  each({.top_k = 1, .scoring_func = ScoringFunc::kSigmoid}, logits({2, 1, 0}), bias, [](const auto& got) {
-    EXPECT_THAT(elements(got.topk_ids), ElementsAre(2));
-    EXPECT_THAT(elements(got.topk_weights), ElementsAre(0.5));
-  });
+  each({.top_k = 1, .scoring_func = ScoringFunc::kSigmoid}, logits({2, 1, 0}), bias,
+       [](const auto& got) {
+         EXPECT_THAT(elements(got.topk_ids), ElementsAre(2));
+         EXPECT_THAT(elements(got.topk_weights), ElementsAre(0.5));
+       });
 }
 
 TEST(FusedTopK, MaskedGroupsNeverWinEvenWhereEveryScoreIsNegative) {
@@ -137,7 +144,10 @@ TEST(FusedTopK, MaskedGroupsNeverWinEvenWhereEveryScoreIsNegative) {
 }
 
 TEST(FusedTopK, RenormalizedWeightsSumToOneHoweverSmallTheScores) {
-  each({.top_k = 2, .scoring_func = ScoringFunc::kSigmoid, .renormalize = true, .routed_scaling_factor = 2},
+  each({.top_k = 2,
+        .scoring_func = ScoringFunc::kSigmoid,
+        .renormalize = true,
+        .routed_scaling_factor = 2},
        logits({-1000, -1001, -1002}), {}, [](const auto& got) {
          const std::vector<double> weights = elements(got.topk_weights);
          EXPECT_NEAR(weights[0] + weights[1], 2, 1e-6);
@@ -190,13 +200,17 @@ std::string error_of(const std::function<void()>& call) {
 }
 
 TEST(FusedTopK, ErrorsNameTheRule) {
-  const Tensor gating = random_tensor({2, 6}, DType::kF32, 1), bias = random_tensor({6}, DType::kF32, 2);
+  const Tensor gating = random_tensor({2, 6}, DType::kF32, 1),
+               bias = random_tensor({6}, DType::kF32, 2);
   EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 7})(gating); }), HasSubstr("top_k"));
   EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 0}); }), HasSubstr("top_k"));
-  EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1})(gating, bias); }), HasSubstr("correction_bias"));
+  EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1})(gating, bias); }),
+              HasSubstr("correction_bias"));
   EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1, .num_expert_group = 4})(gating); }),
               HasSubstr("num_expert_group"));
-  EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 4, .num_expert_group = 2, .topk_group = 1})(gating); }),
+  EXPECT_THAT(error_of([&] {
+                FusedTopKFwdOp({.top_k = 4, .num_expert_group = 2, .topk_group = 1})(gating);
+              }),
               HasSubstr("topk_group"));
   EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1, .routed_scaling_factor = kNaN}); }),
               HasSubstr("routed_scaling_factor"));

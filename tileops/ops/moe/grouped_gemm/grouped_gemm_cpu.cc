@@ -6,6 +6,7 @@
 #include "tileops/ops/moe/cpu_activation.h"
 #include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
+#include "tileops/ops/moe/packed_lookup.h"
 
 namespace tileops::grouped_gemm {
 namespace {
@@ -51,6 +52,8 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
       problem.bias = {args.bias.data(), args.bias.dtype(), args.bias.strides()[0],
                       args.bias.strides()[1]};
     }
+    const auto packed = find_packed(problem.b, cpu::gate_layout(activation_.kind));
+    problem.packed_b = packed.get();
     cpu::grouped_gemm(problem, options_);
   }
 

@@ -7,6 +7,7 @@
 #include "tileops/ops/moe/cpu_activation.h"
 #include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_kernel.h"
+#include "tileops/ops/moe/packed_lookup.h"
 #include "tileops/ops/moe/route_order.h"
 #include "tileops/ops/moe/weighted_reduce.h"
 
@@ -14,8 +15,8 @@ namespace tileops::indexed_expert_mlp {
 namespace {
 
 cpu::WeightsView weights_view(const Tensor& w) {
-  return {w.data(),        w.dtype(),       w.shape()[0],   w.shape()[1],
-          w.shape()[2],    w.strides()[0],  w.strides()[1], w.strides()[2]};
+  return {w.data(),     w.dtype(),      w.shape()[0],   w.shape()[1],
+          w.shape()[2], w.strides()[0], w.strides()[1], w.strides()[2]};
 }
 
 cpu::BiasView bias_view(const Tensor& bias) {
@@ -30,7 +31,8 @@ struct Rows {
     const RouteOrder order = order_routes(topk_ids, num_experts);
     for (int64_t e = 0; e < num_experts; ++e) {
       if (order.count(e) == 0) continue;
-      segments.push_back({order.offsets[static_cast<size_t>(e)], order.count(e), static_cast<int32_t>(e)});
+      segments.push_back(
+          {order.offsets[static_cast<size_t>(e)], order.count(e), static_cast<int32_t>(e)});
     }
     auto* rows = row_of_route.data_as<int32_t>();
     std::fill_n(rows, row_of_route.num_elements(), -1);
@@ -61,21 +63,27 @@ class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
     const Tensor& x = args.hidden_states;
     const Tensor activated = Tensor::empty({num_rows, inter}, x.dtype());
     const Tensor expert_rows = Tensor::empty({num_rows, hidden}, DType::kF32);
-    cpu::grouped_gemm({.segments = rows.segments,
-                       .a = {x.data(), x.dtype(), x.strides()[0], x.strides()[1], rows.tokens.data()},
-                       .b = weights_view(args.w_gate_up),
-                       .bias = bias_view(args.b_gate_up),
-                       .activation = activation_,
-                       .out = {activated.data(), activated.dtype(), inter}},
-                      options_);
+    const cpu::WeightsView gate_up = weights_view(args.w_gate_up), down = weights_view(args.w_down);
+    const auto packed_gate_up = find_packed(gate_up, cpu::gate_layout(activation_.kind));
+    const auto packed_down = find_packed(down, cpu::GateLayout::kNone);
+    cpu::grouped_gemm(
+        {.segments = rows.segments,
+         .a = {x.data(), x.dtype(), x.strides()[0], x.strides()[1], rows.tokens.data()},
+         .b = gate_up,
+         .packed_b = packed_gate_up.get(),
+         .bias = bias_view(args.b_gate_up),
+         .activation = activation_,
+         .out = {activated.data(), activated.dtype(), inter}},
+        options_);
     cpu::grouped_gemm({.segments = rows.segments,
                        .a = {activated.data(), activated.dtype(), inter},
-                       .b = weights_view(args.w_down),
+                       .b = down,
+                       .packed_b = packed_down.get(),
                        .bias = bias_view(args.b_down),
                        .out = {expert_rows.data(), DType::kF32, hidden}},
                       options_);
-    weighted_reduce(expert_rows, row_matrix(MGroupedLayout::contiguous(), expert_rows), args.topk_weights,
-                    rows.row_of_route, scale_, args.out);
+    weighted_reduce(expert_rows, row_matrix(MGroupedLayout::contiguous(), expert_rows),
+                    args.topk_weights, rows.row_of_route, scale_, args.out);
   }
 
  private:
@@ -90,7 +98,8 @@ Implementation<IndexedExpertMLP> cpu_segments() {
   return {.info = {.key = "cpu_segments", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<IndexedExpertMLP> {
-            return {identity_of(settings_of(call)), [settings = settings_of(call)](const BuildOptions& build) {
+            return {identity_of(settings_of(call)),
+                    [settings = settings_of(call)](const BuildOptions& build) {
                       return std::make_shared<CpuSegmentsKernel>(settings, build.kernel_config);
                     }};
           }};

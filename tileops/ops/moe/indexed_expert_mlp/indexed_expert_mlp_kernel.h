@@ -24,8 +24,8 @@ struct Call {
   int64_t num_experts = 0;
   int64_t hidden = 0;
   int64_t inter = 0;
-  bool k_major = true;         // hidden_states, w_gate_up and w_down have unit inner stride
-  bool out_contiguous = true;  // out has unit inner stride
+  bool k_major = true;             // hidden_states, w_gate_up and w_down have unit inner stride
+  bool out_contiguous = true;      // out has unit inner stride
   int64_t weights_alignment = 16;  // of the weights' data and outer strides
   bool operator==(const Call&) const = default;
   size_t hash() const;

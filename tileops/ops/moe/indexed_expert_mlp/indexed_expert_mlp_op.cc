@@ -11,15 +11,16 @@ namespace tileops {
 namespace indexed_expert_mlp {
 
 size_t Call::hash() const {
-  return hash_of(activation.hash(), routed_scaling_factor, batch_invariant, static_cast<int>(dtype), has_bias,
-                 static_cast<int>(device.type), device.index, num_tokens, top_k, num_experts, hidden, inter,
-                 k_major, out_contiguous, weights_alignment);
+  return hash_of(activation.hash(), routed_scaling_factor, batch_invariant, static_cast<int>(dtype),
+                 has_bias, static_cast<int>(device.type), device.index, num_tokens, top_k,
+                 num_experts, hidden, inter, k_major, out_contiguous, weights_alignment);
 }
 
 std::string Call::to_string() const {
-  return fmt::format("{}, {}, T {}, K {}, E {}, H {}, F {}{}{}", tileops::to_string(activation.to_value()),
-                     dtype_short_name(dtype), num_tokens, top_k, num_experts, hidden, inter,
-                     has_bias ? ", bias" : "", batch_invariant ? ", batch invariant" : "");
+  return fmt::format("{}, {}, T {}, K {}, E {}, H {}, F {}{}{}",
+                     tileops::to_string(activation.to_value()), dtype_short_name(dtype), num_tokens,
+                     top_k, num_experts, hidden, inter, has_bias ? ", bias" : "",
+                     batch_invariant ? ", batch invariant" : "");
 }
 
 Call make_call(const Settings& settings, const Args& args) {
@@ -34,8 +35,8 @@ Call make_call(const Settings& settings, const Args& args) {
           .num_experts = args.w_down.shape()[0],
           .hidden = args.w_down.shape()[1],
           .inter = args.w_down.shape()[2],
-          .k_major = is_inner_contiguous(args.hidden_states) && is_inner_contiguous(args.w_gate_up) &&
-                     is_inner_contiguous(args.w_down),
+          .k_major = is_inner_contiguous(args.hidden_states) &&
+                     is_inner_contiguous(args.w_gate_up) && is_inner_contiguous(args.w_down),
           .out_contiguous = is_inner_contiguous(args.out),
           .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down))};
 }
@@ -45,25 +46,28 @@ Settings settings_of(const Call& call) {
 }
 
 Value identity_of(const Settings& settings) {
-  return Value::List{settings.activation.to_value(), settings.routed_scaling_factor, settings.batch_invariant};
+  return Value::List{settings.activation.to_value(), settings.routed_scaling_factor,
+                     settings.batch_invariant};
 }
 
 }  // namespace indexed_expert_mlp
 
-IndexedExpertMLPFwdOp::IndexedExpertMLPFwdOp(double routed_scaling_factor, GatedActivation activation,
-                                             bool batch_invariant, OpOptions options)
+IndexedExpertMLPFwdOp::IndexedExpertMLPFwdOp(double routed_scaling_factor,
+                                             GatedActivation activation, bool batch_invariant,
+                                             OpOptions options)
     : TypedOp({{"routed_scaling_factor", routed_scaling_factor},
                {"activation", activation.to_value()},
                {"batch_invariant", batch_invariant}},
               std::move(options)),
       settings_{activation, routed_scaling_factor, batch_invariant} {}
 
-std::shared_ptr<IndexedExpertMLPFwdOp> IndexedExpertMLPFwdOp::from_params(const Params& params,
-                                                                          const OpOptions& options) {
+std::shared_ptr<IndexedExpertMLPFwdOp> IndexedExpertMLPFwdOp::from_params(
+    const Params& params, const OpOptions& options) {
   const Value* activation = params.find("activation");
   return std::make_shared<IndexedExpertMLPFwdOp>(
       float_param(params, "routed_scaling_factor", 1.0),
-      activation == nullptr ? GatedActivation::silu_and_mul : GatedActivation::from_value(*activation),
+      activation == nullptr ? GatedActivation::silu_and_mul
+                            : GatedActivation::from_value(*activation),
       bool_param(params, "batch_invariant", false), options);
 }
 
@@ -71,8 +75,9 @@ std::vector<AnyImplementation> IndexedExpertMLPFwdOp::kernel_types() {
   return {erase(indexed_expert_mlp::reference()), erase(indexed_expert_mlp::cpu_segments())};
 }
 
-Tensor IndexedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states, const Tensor& topk_weights,
-                                     const Tensor& topk_ids, const Tensor& w_gate_up, const Tensor& w_down,
+Tensor IndexedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,
+                                     const Tensor& topk_weights, const Tensor& topk_ids,
+                                     const Tensor& w_gate_up, const Tensor& w_down,
                                      const Optional& optional) {
   const Tensor inputs[] = {hidden_states, topk_weights,       topk_ids,       w_gate_up,
                            w_down,        optional.b_gate_up, optional.b_down};

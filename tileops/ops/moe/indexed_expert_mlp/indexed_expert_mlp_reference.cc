@@ -9,7 +9,8 @@ namespace tileops::indexed_expert_mlp {
 namespace {
 
 /// x · w[expert]ᵀ + bias[expert].
-std::vector<double> product(const std::vector<double>& x, const Tensor& w, const Tensor& bias, int64_t expert) {
+std::vector<double> product(const std::vector<double>& x, const Tensor& w, const Tensor& bias,
+                            int64_t expert) {
   std::vector<double> values;
   for (int64_t n = 0; n < w.shape()[1]; ++n) {
     double sum = 0;
@@ -50,7 +51,8 @@ class ReferenceKernel final : public IndexedExpertMLPKernel {
       const int64_t expert = int32_at(args.topk_ids, token, k);
       if (expert < 0 || expert >= num_experts) continue;
       const Strides& weight_strides = args.topk_weights.strides();
-      const double weight = load_at(args.topk_weights, token * weight_strides[0] + k * weight_strides[1]);
+      const double weight =
+          load_at(args.topk_weights, token * weight_strides[0] + k * weight_strides[1]);
       const std::vector<double> row = mlp(args, x, expert);
       for (size_t h = 0; h < sums.size(); ++h) sums[h] += weight * row[h];
     }
@@ -78,7 +80,8 @@ Implementation<IndexedExpertMLP> reference() {
   return {.info = {.key = "reference", .devices = {DeviceType::kCPU}, .general = true},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<IndexedExpertMLP> {
-            return {identity_of(settings_of(call)), [settings = settings_of(call)](const BuildOptions&) {
+            return {identity_of(settings_of(call)),
+                    [settings = settings_of(call)](const BuildOptions&) {
                       return std::make_shared<ReferenceKernel>(settings);
                     }};
           }};

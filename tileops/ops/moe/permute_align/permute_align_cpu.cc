@@ -30,7 +30,8 @@ class CpuCountingSortKernel final : public PermuteAlignKernel {
     cpu::parallel_for(num_experts_, kExpertsPerTask, [&](int64_t begin, int64_t end) {
       for (int64_t e = begin; e < end; ++e) {
         const auto i = static_cast<size_t>(e);
-        const int64_t row = first_block[i] * block_size_, row_end = first_block[i + 1] * block_size_;
+        const int64_t row = first_block[i] * block_size_,
+                      row_end = first_block[i + 1] * block_size_;
         std::copy_n(order.routes.begin() + order.offsets[i], order.count(e), sorted + row);
         std::fill(sorted + row + order.count(e), sorted + row_end, padding);
         std::fill(blocks + first_block[i], blocks + first_block[i + 1], static_cast<int32_t>(e));
@@ -55,7 +56,8 @@ Implementation<PermuteAlign> cpu_counting_sort() {
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<PermuteAlign> {
             return {Value::List{call.num_experts, call.block_size},
-                    [num_experts = call.num_experts, block_size = call.block_size](const BuildOptions&) {
+                    [num_experts = call.num_experts,
+                     block_size = call.block_size](const BuildOptions&) {
                       return std::make_shared<CpuCountingSortKernel>(num_experts, block_size);
                     }};
           }};

@@ -8,7 +8,8 @@ namespace tileops {
 namespace permute_align {
 
 size_t Call::hash() const {
-  return hash_of(num_experts, block_size, static_cast<int>(device.type), device.index, num_tokens, top_k);
+  return hash_of(num_experts, block_size, static_cast<int>(device.type), device.index, num_tokens,
+                 top_k);
 }
 
 std::string Call::to_string() const {
@@ -17,7 +18,8 @@ std::string Call::to_string() const {
 
 }  // namespace permute_align
 
-MoEPermuteAlignFwdOp::MoEPermuteAlignFwdOp(int64_t num_experts, int64_t block_size, OpOptions options)
+MoEPermuteAlignFwdOp::MoEPermuteAlignFwdOp(int64_t num_experts, int64_t block_size,
+                                           OpOptions options)
     : TypedOp({{"num_experts", num_experts}, {"block_size", block_size}}, std::move(options)),
       num_experts_(num_experts),
       block_size_(block_size) {}
@@ -46,8 +48,8 @@ Results MoEPermuteAlignFwdOp::forward(Call& call) const {
                                  .device = call.device(),
                                  .num_tokens = topk_ids.shape()[0],
                                  .top_k = topk_ids.shape()[1]};
-  kernel_for<permute_align::PermuteAlign>(call, spec).run(
-      permute_align::Args{topk_ids, sorted, blocks, num_rows});
+  kernel_for<permute_align::PermuteAlign>(call, spec)
+      .run(permute_align::Args{topk_ids, sorted, blocks, num_rows});
   return {sorted, blocks, num_rows};
 }
 

@@ -10,11 +10,11 @@
 
 namespace tileops {
 
-/// Orders routes by expert, each expert's padded to whole blocks of B rows: what a kernel that takes
-/// one expert a block reads. Stable: an expert's routes stand in rising order.
-/// Shapes: topk_ids [T, K]; sorted_route_ids [P] with P = T·K + (E+1)(B−1), padding T·K;
-///         block_expert_ids [ceil(P/B)], E past the last block; num_padded_rows [1], the rows of all
-///         blocks. All int32. Ids outside [0, E) are dropped.
+/// Orders routes by expert, each expert's padded to whole blocks of B rows: what a kernel that
+/// takes one expert a block reads. Stable: an expert's routes stand in rising order. Shapes:
+/// topk_ids [T, K]; sorted_route_ids [P] with P = T·K + (E+1)(B−1), padding T·K;
+///         block_expert_ids [ceil(P/B)], E past the last block; num_padded_rows [1], the rows of
+///         all blocks. All int32. Ids outside [0, E) are dropped.
 /// Errors: kShape, kDType, kValue (the spec's checks).
 /// Source: permute_align.yaml.
 class MoEPermuteAlignFwdOp : public TypedOp<MoEPermuteAlignFwdOp> {
@@ -23,8 +23,10 @@ class MoEPermuteAlignFwdOp : public TypedOp<MoEPermuteAlignFwdOp> {
   using interfaces = KernelInterfaces<permute_align::PermuteAlign>;
   static std::vector<AnyImplementation> kernel_types();
 
-  explicit MoEPermuteAlignFwdOp(int64_t num_experts, int64_t block_size = 64, OpOptions options = {});
-  static std::shared_ptr<MoEPermuteAlignFwdOp> from_params(const Params& params, const OpOptions& options);
+  explicit MoEPermuteAlignFwdOp(int64_t num_experts, int64_t block_size = 64,
+                                OpOptions options = {});
+  static std::shared_ptr<MoEPermuteAlignFwdOp> from_params(const Params& params,
+                                                           const OpOptions& options);
 
   struct Output {
     Tensor sorted_route_ids;

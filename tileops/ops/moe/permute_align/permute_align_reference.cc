@@ -21,8 +21,10 @@ class ReferenceKernel final : public PermuteAlignKernel {
       for (int64_t route = 0; route < num_tokens * top_k; ++route) {
         if (int32_at(args.topk_ids, route / top_k, route % top_k) == e) sorted.push_back(route);
       }
-      while (static_cast<int64_t>(sorted.size()) % block_size_ != 0) sorted.push_back(num_tokens * top_k);
-      while (static_cast<int64_t>(blocks.size()) * block_size_ < static_cast<int64_t>(sorted.size())) {
+      while (static_cast<int64_t>(sorted.size()) % block_size_ != 0)
+        sorted.push_back(num_tokens * top_k);
+      while (static_cast<int64_t>(blocks.size()) * block_size_ <
+             static_cast<int64_t>(sorted.size())) {
         blocks.push_back(e);
       }
     }
@@ -50,7 +52,8 @@ Implementation<PermuteAlign> reference() {
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<PermuteAlign> {
             return {Value::List{call.num_experts, call.block_size},
-                    [num_experts = call.num_experts, block_size = call.block_size](const BuildOptions&) {
+                    [num_experts = call.num_experts,
+                     block_size = call.block_size](const BuildOptions&) {
                       return std::make_shared<ReferenceKernel>(num_experts, block_size);
                     }};
           }};

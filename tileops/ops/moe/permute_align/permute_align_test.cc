@@ -9,8 +9,8 @@
 namespace tileops {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::elements;
+using ::testing::ElementsAre;
 using testing::int_tensor;
 
 TEST(PermuteAlign, EveryImplementationAgreesWithTheReferenceOnEverySmallWorkload) {
@@ -21,7 +21,8 @@ TEST(PermuteAlign, ByHand) {
   // Routes 0..5; expert 1 gets 0, 3, 4; expert 0 gets 2; −1 and 2 are no experts.
   const Tensor ids = int_tensor({3, 2}, {1, -1, 0, 1, 1, 2});
   for (const char* key : {"reference", "cpu_counting_sort"}) {
-    const MoEPermuteAlignFwdOp::Output out = MoEPermuteAlignFwdOp(2, 2, {.implementation = key})(ids);
+    const MoEPermuteAlignFwdOp::Output out =
+        MoEPermuteAlignFwdOp(2, 2, {.implementation = key})(ids);
     EXPECT_THAT(elements(out.sorted_route_ids), ElementsAre(2, 6, 0, 3, 4, 6, 6, 6, 6)) << key;
     EXPECT_THAT(elements(out.block_expert_ids), ElementsAre(0, 1, 1, 2, 2)) << key;
     EXPECT_THAT(elements(out.num_padded_rows), ElementsAre(6)) << key;
@@ -31,7 +32,8 @@ TEST(PermuteAlign, ByHand) {
 TEST(PermuteAlign, AbnormalIdsAreDroppedAndDuplicatesEachCount) {
   const Tensor ids = int_tensor({2, 3}, {2147483647, -2147483648, 3, 3, 3, 4});
   for (const char* key : {"reference", "cpu_counting_sort"}) {
-    const MoEPermuteAlignFwdOp::Output out = MoEPermuteAlignFwdOp(4, 1, {.implementation = key})(ids);
+    const MoEPermuteAlignFwdOp::Output out =
+        MoEPermuteAlignFwdOp(4, 1, {.implementation = key})(ids);
     EXPECT_THAT(elements(out.sorted_route_ids), ElementsAre(2, 3, 4, 6, 6, 6)) << key;
     EXPECT_THAT(elements(out.num_padded_rows), ElementsAre(3)) << key;
   }
@@ -48,7 +50,8 @@ TEST(PermuteAlign, EveryShapeAgreesWithTheReference) {
           values.push_back((i * 7919 + static_cast<int64_t>(seed)) % (num_experts + 2) - 1);
         }
         const Tensor ids = int_tensor({num_tokens, top_k}, values);
-        const auto want = MoEPermuteAlignFwdOp(num_experts, block_size, {.implementation = "reference"})(ids);
+        const auto want =
+            MoEPermuteAlignFwdOp(num_experts, block_size, {.implementation = "reference"})(ids);
         const auto got = MoEPermuteAlignFwdOp(num_experts, block_size)(ids);
         EXPECT_TRUE(testing::bit_equal(got.sorted_route_ids, want.sorted_route_ids));
         EXPECT_TRUE(testing::bit_equal(got.block_expert_ids, want.block_expert_ids));

@@ -27,10 +27,11 @@ Implementation<PostPermute> cpu_weighted_sum() {
   return {.info = {.key = "cpu_weighted_sum", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<PostPermute> {
-            return {Value::List{call.layout.to_value(), call.routed_scaling_factor},
-                    [layout = call.layout, factor = call.routed_scaling_factor](const BuildOptions&) {
-                      return std::make_shared<CpuWeightedSumKernel>(layout, factor);
-                    }};
+            return {
+                Value::List{call.layout.to_value(), call.routed_scaling_factor},
+                [layout = call.layout, factor = call.routed_scaling_factor](const BuildOptions&) {
+                  return std::make_shared<CpuWeightedSumKernel>(layout, factor);
+                }};
           }};
 }
 

@@ -9,16 +9,16 @@ namespace tileops {
 namespace post_permute {
 
 size_t Call::hash() const {
-  return hash_of(layout.hash(), routed_scaling_factor, static_cast<int>(dtype), static_cast<int>(out_dtype),
-                 static_cast<int>(device.type), device.index, num_rows, num_tokens, hidden, top_k,
-                 rows_contiguous, out_contiguous);
+  return hash_of(layout.hash(), routed_scaling_factor, static_cast<int>(dtype),
+                 static_cast<int>(out_dtype), static_cast<int>(device.type), device.index, num_rows,
+                 num_tokens, hidden, top_k, rows_contiguous, out_contiguous);
 }
 
 std::string Call::to_string() const {
   return fmt::format("{}, scaling {}, {} to {}, rows {}, T {}, H {}, K {}{}",
-                     tileops::to_string(layout.to_value()), routed_scaling_factor, dtype_short_name(dtype),
-                     dtype_short_name(out_dtype), num_rows, num_tokens, hidden, top_k,
-                     rows_contiguous && out_contiguous ? "" : ", strided rows");
+                     tileops::to_string(layout.to_value()), routed_scaling_factor,
+                     dtype_short_name(dtype), dtype_short_name(out_dtype), num_rows, num_tokens,
+                     hidden, top_k, rows_contiguous && out_contiguous ? "" : ", strided rows");
 }
 
 Call make_call(const MGroupedLayout& layout, double routed_scaling_factor, const Args& args) {
@@ -45,7 +45,8 @@ Value epilogue_value(const std::optional<RoutingEpilogue>& epilogue) {
 
 }  // namespace
 
-MoEPostPermuteFwdOp::MoEPostPermuteFwdOp(MGroupedLayout layout, std::optional<RoutingEpilogue> epilogue,
+MoEPostPermuteFwdOp::MoEPostPermuteFwdOp(MGroupedLayout layout,
+                                         std::optional<RoutingEpilogue> epilogue,
                                          std::optional<DType> out_dtype, OpOptions options)
     : TypedOp({{"layout", layout.to_value()},
                {"epilogue", epilogue_value(epilogue)},
@@ -59,16 +60,17 @@ std::shared_ptr<MoEPostPermuteFwdOp> MoEPostPermuteFwdOp::from_params(const Para
   std::optional<RoutingEpilogue> epilogue;
   const Value* given = params.find("epilogue");
   if (given != nullptr && !given->is_none()) epilogue = RoutingEpilogue::from_value(*given);
-  return std::make_shared<MoEPostPermuteFwdOp>(MGroupedLayout::from_value(params.at("layout")), epilogue,
-                                               dtype_param(params, "out_dtype"), options);
+  return std::make_shared<MoEPostPermuteFwdOp>(MGroupedLayout::from_value(params.at("layout")),
+                                               epilogue, dtype_param(params, "out_dtype"), options);
 }
 
 std::vector<AnyImplementation> MoEPostPermuteFwdOp::kernel_types() {
   return {erase(post_permute::reference()), erase(post_permute::cpu_weighted_sum())};
 }
 
-Tensor MoEPostPermuteFwdOp::invoke(const Op& op, const Tensor& expert_output, const Tensor& topk_weights,
-                                   const Tensor& inverse_indices, const Tensor& out) {
+Tensor MoEPostPermuteFwdOp::invoke(const Op& op, const Tensor& expert_output,
+                                   const Tensor& topk_weights, const Tensor& inverse_indices,
+                                   const Tensor& out) {
   const Tensor inputs[] = {expert_output, topk_weights, inverse_indices};
   const Tensor outs[] = {out};
   return op.call({inputs, outs})[0];
@@ -77,7 +79,8 @@ Tensor MoEPostPermuteFwdOp::invoke(const Op& op, const Tensor& expert_output, co
 Results MoEPostPermuteFwdOp::forward(Call& call) const {
   const Tensor out = call.output();
   const post_permute::Args args{call.input(0), call.input(1), call.input(2), out};
-  kernel_for<post_permute::PostPermute>(call, make_call(layout_, routed_scaling_factor_, args)).run(args);
+  kernel_for<post_permute::PostPermute>(call, make_call(layout_, routed_scaling_factor_, args))
+      .run(args);
   return {out};
 }
 

@@ -13,11 +13,11 @@
 
 namespace tileops {
 
-/// Combines each token's expert rows: out[t] = scale · Σ_k topk_weights[t, k] · row(t, k), k rising,
-/// float32, one rounding at the store.
-/// Shapes: expert_output [P, H] or [E, max_m, H], float16, bfloat16 or float32; topk_weights [T, K]
-///         float32; inverse_indices [T·K] int32, the row of each route in expert_output (flattened);
-///         out [T, H]. A route whose row lies outside the rows adds nothing.
+/// Combines each token's expert rows: out[t] = scale · Σ_k topk_weights[t, k] · row(t, k), k
+/// rising, float32, one rounding at the store. Shapes: expert_output [P, H] or [E, max_m, H],
+/// float16, bfloat16 or float32; topk_weights [T, K]
+///         float32; inverse_indices [T·K] int32, the row of each route in expert_output
+///         (flattened); out [T, H]. A route whose row lies outside the rows adds nothing.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks).
 /// Source: post_permute.yaml.
 class MoEPostPermuteFwdOp : public TypedOp<MoEPostPermuteFwdOp> {
@@ -27,12 +27,15 @@ class MoEPostPermuteFwdOp : public TypedOp<MoEPostPermuteFwdOp> {
   static std::vector<AnyImplementation> kernel_types();
 
   /// `out_dtype`: none for expert_output's.
-  explicit MoEPostPermuteFwdOp(MGroupedLayout layout, std::optional<RoutingEpilogue> epilogue = std::nullopt,
-                               std::optional<DType> out_dtype = std::nullopt, OpOptions options = {});
-  static std::shared_ptr<MoEPostPermuteFwdOp> from_params(const Params& params, const OpOptions& options);
+  explicit MoEPostPermuteFwdOp(MGroupedLayout layout,
+                               std::optional<RoutingEpilogue> epilogue = std::nullopt,
+                               std::optional<DType> out_dtype = std::nullopt,
+                               OpOptions options = {});
+  static std::shared_ptr<MoEPostPermuteFwdOp> from_params(const Params& params,
+                                                          const OpOptions& options);
 
-  Tensor operator()(const Tensor& expert_output, const Tensor& topk_weights, const Tensor& inverse_indices,
-                    const Tensor& out = {}) const {
+  Tensor operator()(const Tensor& expert_output, const Tensor& topk_weights,
+                    const Tensor& inverse_indices, const Tensor& out = {}) const {
     return invoke(*this, expert_output, topk_weights, inverse_indices, out);
   }
   static Tensor invoke(const Op& op, const Tensor& expert_output, const Tensor& topk_weights,

@@ -29,7 +29,8 @@ class ReferenceKernel final : public PostPermuteKernel {
     double total = 0;
     for (int64_t k = 0; k < top_k; ++k) {
       const int64_t route = token * top_k + k;
-      const int64_t row = args.inverse_indices.data_as<int32_t>()[route * args.inverse_indices.strides()[0]];
+      const int64_t row =
+          args.inverse_indices.data_as<int32_t>()[route * args.inverse_indices.strides()[0]];
       if (row < 0 || row >= rows.num_rows) continue;
       total += load_at(weights, token * weights.strides()[0] + k * weights.strides()[1]) *
                load_at(args.expert_output, rows.offset(row) + column * rows.column_stride);
@@ -47,10 +48,11 @@ Implementation<PostPermute> reference() {
   return {.info = {.key = "reference", .devices = {DeviceType::kCPU}, .general = true},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<PostPermute> {
-            return {Value::List{call.layout.to_value(), call.routed_scaling_factor},
-                    [layout = call.layout, factor = call.routed_scaling_factor](const BuildOptions&) {
-                      return std::make_shared<ReferenceKernel>(layout, factor);
-                    }};
+            return {
+                Value::List{call.layout.to_value(), call.routed_scaling_factor},
+                [layout = call.layout, factor = call.routed_scaling_factor](const BuildOptions&) {
+                  return std::make_shared<ReferenceKernel>(layout, factor);
+                }};
           }};
 }
 

@@ -14,7 +14,9 @@ namespace {
 
 constexpr int64_t kTaskBytes = 256 << 10;
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 class CpuGatherKernel final : public PrePermuteKernel {
  public:
@@ -47,7 +49,8 @@ class CpuGatherKernel final : public PrePermuteKernel {
     std::vector<ExpertRows> segments;
     int64_t end = 0;
     for (int64_t e = 0; e < num_experts_; ++e) {
-      ExpertRows segment{static_cast<int32_t>(e), round_up(end, layout_.alignment()), order.count(e)};
+      ExpertRows segment{static_cast<int32_t>(e), round_up(end, layout_.alignment()),
+                         order.count(e)};
       if (layout_.is_masked()) {
         segment.row_begin = e * layout_.max_m();
         segment.num_rows = std::min(segment.num_rows, layout_.max_m());
@@ -55,20 +58,22 @@ class CpuGatherKernel final : public PrePermuteKernel {
       const int64_t begin = segment.row_begin;
       end = begin + segment.num_rows;
       if (layout_.is_per_row()) {
-        std::fill(metadata + begin, metadata + round_up(end, layout_.alignment()), static_cast<int32_t>(e));
+        std::fill(metadata + begin, metadata + round_up(end, layout_.alignment()),
+                  static_cast<int32_t>(e));
       } else {
         metadata[e] = static_cast<int32_t>(layout_.is_masked() ? segment.num_rows : end);
       }
       segments.push_back(segment);
     }
     if (layout_.is_per_row()) {
-      std::fill(metadata + round_up(end, layout_.alignment()), metadata + layout_metadata.num_elements(),
-                static_cast<int32_t>(num_experts_));
+      std::fill(metadata + round_up(end, layout_.alignment()),
+                metadata + layout_metadata.num_elements(), static_cast<int32_t>(num_experts_));
     }
     return segments;
   }
 
-  static void copy_rows(const Args& args, const std::vector<int32_t>& routes, const std::vector<int64_t>& rows) {
+  static void copy_rows(const Args& args, const std::vector<int32_t>& routes,
+                        const std::vector<int64_t>& rows) {
     const Tensor& source = args.hidden_states;
     const int64_t hidden = source.shape()[1], top_k = args.local_expert_ids.shape()[1];
     if (hidden == 0) return;

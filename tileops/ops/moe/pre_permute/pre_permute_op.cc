@@ -14,8 +14,8 @@ size_t Call::hash() const {
 }
 
 std::string Call::to_string() const {
-  return fmt::format("{}, E {}, {}, T {}, H {}, K {}{}", tileops::to_string(layout.to_value()), num_experts,
-                     dtype_short_name(dtype), num_tokens, hidden, top_k,
+  return fmt::format("{}, E {}, {}, T {}, H {}, K {}{}", tileops::to_string(layout.to_value()),
+                     num_experts, dtype_short_name(dtype), num_tokens, hidden, top_k,
                      rows_contiguous ? "" : ", strided rows");
 }
 
@@ -32,8 +32,10 @@ Call make_call(const MGroupedLayout& layout, int64_t num_experts, const Args& ar
 
 }  // namespace pre_permute
 
-MoEPrePermuteFwdOp::MoEPrePermuteFwdOp(MGroupedLayout layout, int64_t num_local_experts, OpOptions options)
-    : TypedOp({{"layout", layout.to_value()}, {"num_local_experts", num_local_experts}}, std::move(options)),
+MoEPrePermuteFwdOp::MoEPrePermuteFwdOp(MGroupedLayout layout, int64_t num_local_experts,
+                                       OpOptions options)
+    : TypedOp({{"layout", layout.to_value()}, {"num_local_experts", num_local_experts}},
+              std::move(options)),
       layout_(layout),
       num_local_experts_(num_local_experts) {}
 

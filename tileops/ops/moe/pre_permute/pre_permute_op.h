@@ -13,12 +13,11 @@ namespace tileops {
 
 /// Gathers token rows by expert. Stable: an expert's rows stand in the order of their routes.
 /// Shapes: hidden_states [T, H], float16 or bfloat16; local_expert_ids [T, K] int32; expert_input
-///         [P, H] or [E, max_m, H]; layout_metadata as the layout says; inverse_indices [T·K] int32,
-///         the row of each route in expert_input (flattened), −1 for a dropped one.
+///         [P, H] or [E, max_m, H]; layout_metadata as the layout says; inverse_indices [T·K]
+///         int32, the row of each route in expert_input (flattened), −1 for a dropped one.
 /// A route whose id lies outside [0, E) is dropped; so is, in a masked layout, one beyond its
-/// expert's max_m rows. Padding rows hold unspecified values. The metadata is written for T = 0 too.
-/// Errors: kShape, kDType, kDevice, kValue (the spec's checks).
-/// Source: pre_permute.yaml.
+/// expert's max_m rows. Padding rows hold unspecified values. The metadata is written for T = 0
+/// too. Errors: kShape, kDType, kDevice, kValue (the spec's checks). Source: pre_permute.yaml.
 class MoEPrePermuteFwdOp : public TypedOp<MoEPrePermuteFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEPrePermuteFwdOp";
@@ -26,7 +25,8 @@ class MoEPrePermuteFwdOp : public TypedOp<MoEPrePermuteFwdOp> {
   static std::vector<AnyImplementation> kernel_types();
 
   MoEPrePermuteFwdOp(MGroupedLayout layout, int64_t num_local_experts, OpOptions options = {});
-  static std::shared_ptr<MoEPrePermuteFwdOp> from_params(const Params& params, const OpOptions& options);
+  static std::shared_ptr<MoEPrePermuteFwdOp> from_params(const Params& params,
+                                                         const OpOptions& options);
 
   struct Output {
     Tensor expert_input;

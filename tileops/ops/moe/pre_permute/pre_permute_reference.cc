@@ -15,7 +15,8 @@ class ReferenceKernel final : public PrePermuteKernel {
 
   void run(const Args& args) const override {
     fill(args.inverse_indices, 0, args.inverse_indices.num_elements(), -1);
-    if (layout_.is_per_row()) fill(args.layout_metadata, 0, args.layout_metadata.num_elements(), num_experts_);
+    if (layout_.is_per_row())
+      fill(args.layout_metadata, 0, args.layout_metadata.num_elements(), num_experts_);
     int64_t row = 0;
     for (int64_t e = 0; e < num_experts_; ++e) {
       if (layout_.is_masked()) row = e * layout_.max_m();
@@ -42,7 +43,8 @@ class ReferenceKernel final : public PrePermuteKernel {
   /// Copies the rows of one expert from `row` on; returns where they end.
   int64_t gather(const Args& args, int64_t expert, int64_t row) const {
     const int64_t begin = row;
-    const int64_t num_tokens = args.hidden_states.shape()[0], hidden = args.hidden_states.shape()[1];
+    const int64_t num_tokens = args.hidden_states.shape()[0],
+                  hidden = args.hidden_states.shape()[1];
     const int64_t top_k = args.local_expert_ids.shape()[1];
     const Strides& strides = args.hidden_states.strides();
     for (int64_t route = 0; route < num_tokens * top_k; ++route) {

@@ -15,7 +15,8 @@ namespace {
 
 class CpuBlockedKernel final : public SharedExpertMLPKernel {
  public:
-  CpuBlockedKernel(const Shard& shard, const cpu::GemmOptions& options) : shard_(shard), options_(options) {}
+  CpuBlockedKernel(const Shard& shard, const cpu::GemmOptions& options)
+      : shard_(shard), options_(options) {}
 
   Params config() const override { return cpu_gemm_config(options_); }
 
@@ -23,27 +24,33 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
     const int64_t num_tokens = args.hidden_states.shape()[0], hidden = args.w_down.shape()[0];
     const int64_t size = args.w_down.shape()[1] / shard_.tp_size;
     const Tensor activated = Tensor::empty({num_tokens, size}, args.hidden_states.dtype());
-    if (shard_.tp_size == 1) gate_up(args, activated);
-    else gate_up_of_shard(args, activated);
+    if (shard_.tp_size == 1)
+      gate_up(args, activated);
+    else
+      gate_up_of_shard(args, activated);
     const cpu::RowSegment all{0, num_tokens, 0};
     const Strides& down = args.w_down.strides();
-    cpu::grouped_gemm({.segments = {&all, 1},
-                       .a = {activated.data(), activated.dtype(), size},
-                       .b = {element_at(args.w_down, shard_.tp_rank * size * down[1]), args.w_down.dtype(), 1,
-                             hidden, size, 0, down[0], down[1]},
-                       .out = {args.out.data(), args.out.dtype(), args.out.strides()[0], args.out.strides()[1]}},
-                      options_);
+    cpu::grouped_gemm(
+        {.segments = {&all, 1},
+         .a = {activated.data(), activated.dtype(), size},
+         .b = {element_at(args.w_down, shard_.tp_rank * size * down[1]), args.w_down.dtype(), 1,
+               hidden, size, 0, down[0], down[1]},
+         .out = {args.out.data(), args.out.dtype(), args.out.strides()[0], args.out.strides()[1]}},
+        options_);
   }
 
  private:
-  static cpu::RowsView rows_of(const Tensor& x) { return {x.data(), x.dtype(), x.strides()[0], x.strides()[1]}; }
+  static cpu::RowsView rows_of(const Tensor& x) {
+    return {x.data(), x.dtype(), x.strides()[0], x.strides()[1]};
+  }
 
   void gate_up(const Args& args, const Tensor& activated) const {
     const cpu::RowSegment all{0, activated.shape()[0], 0};
     const Tensor& w = args.w_gate_up;
     cpu::grouped_gemm({.segments = {&all, 1},
                        .a = rows_of(args.hidden_states),
-                       .b = {w.data(), w.dtype(), 1, w.shape()[0], w.shape()[1], 0, w.strides()[0], w.strides()[1]},
+                       .b = {w.data(), w.dtype(), 1, w.shape()[0], w.shape()[1], 0, w.strides()[0],
+                             w.strides()[1]},
                        .activation = {.kind = cpu::Activation::kSiluAndMul},
                        .out = {activated.data(), activated.dtype(), activated.shape()[1]}},
                       options_);
@@ -62,8 +69,9 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
     rows.index = tokens.data();
     cpu::grouped_gemm({.segments = halves,
                        .a = rows,
-                       .b = {element_at(w, shard_.tp_rank * size * w.strides()[0]), w.dtype(), 2, size, w.shape()[1],
-                             size * shard_.tp_size * w.strides()[0], w.strides()[0], w.strides()[1]},
+                       .b = {element_at(w, shard_.tp_rank * size * w.strides()[0]), w.dtype(), 2,
+                             size, w.shape()[1], size * shard_.tp_size * w.strides()[0],
+                             w.strides()[0], w.strides()[1]},
                        .out = {products.data(), DType::kF32, size}},
                       options_);
     cpu::parallel_for(num_tokens, 4, [&](int64_t begin, int64_t end) {
@@ -85,11 +93,12 @@ Implementation<SharedExpertMLP> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<SharedExpertMLP> {
-            return {Value::List{call.shard.tp_size, call.shard.tp_rank, call.batch_invariant},
-                    [shard = call.shard, invariant = call.batch_invariant](const BuildOptions& build) {
-                      return std::make_shared<CpuBlockedKernel>(shard,
-                                                                cpu_gemm_options(build.kernel_config, invariant));
-                    }};
+            return {
+                Value::List{call.shard.tp_size, call.shard.tp_rank, call.batch_invariant},
+                [shard = call.shard, invariant = call.batch_invariant](const BuildOptions& build) {
+                  return std::make_shared<CpuBlockedKernel>(
+                      shard, cpu_gemm_options(build.kernel_config, invariant));
+                }};
           }};
 }
 

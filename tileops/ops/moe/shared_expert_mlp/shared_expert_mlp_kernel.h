@@ -10,7 +10,8 @@
 
 namespace tileops::shared_expert_mlp {
 
-/// The part of the expert that a rank computes, of S hidden columns: [rank·S/size, (rank+1)·S/size).
+/// The part of the expert that a rank computes, of S hidden columns: [rank·S/size,
+/// (rank+1)·S/size).
 struct Shard {
   int64_t tp_size = 1;
   int64_t tp_rank = 0;

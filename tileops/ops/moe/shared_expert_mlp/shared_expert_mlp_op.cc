@@ -17,8 +17,9 @@ size_t Call::hash() const {
 }
 
 std::string Call::to_string() const {
-  return fmt::format("{}, T {}, H {}, S {}, rank {} of {}{}", dtype_short_name(dtype), num_tokens, hidden,
-                     inter, shard.tp_rank, shard.tp_size, batch_invariant ? ", batch invariant" : "");
+  return fmt::format("{}, T {}, H {}, S {}, rank {} of {}{}", dtype_short_name(dtype), num_tokens,
+                     hidden, inter, shard.tp_rank, shard.tp_size,
+                     batch_invariant ? ", batch invariant" : "");
 }
 
 Call make_call(const Shard& shard, bool batch_invariant, const Args& args) {
@@ -29,8 +30,8 @@ Call make_call(const Shard& shard, bool batch_invariant, const Args& args) {
           .num_tokens = args.hidden_states.shape()[0],
           .hidden = args.w_down.shape()[0],
           .inter = args.w_down.shape()[1],
-          .k_major = is_inner_contiguous(args.hidden_states) && is_inner_contiguous(args.w_gate_up) &&
-                     is_inner_contiguous(args.w_down),
+          .k_major = is_inner_contiguous(args.hidden_states) &&
+                     is_inner_contiguous(args.w_gate_up) && is_inner_contiguous(args.w_down),
           .out_contiguous = is_inner_contiguous(args.out),
           .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down))};
 }
@@ -46,16 +47,18 @@ SharedExpertMLPFwdOp::SharedExpertMLPFwdOp(int64_t tp_size, int64_t tp_rank, boo
 
 std::shared_ptr<SharedExpertMLPFwdOp> SharedExpertMLPFwdOp::from_params(const Params& params,
                                                                         const OpOptions& options) {
-  return std::make_shared<SharedExpertMLPFwdOp>(int_param(params, "tp_size", 1), int_param(params, "tp_rank", 0),
-                                                bool_param(params, "batch_invariant", false), options);
+  return std::make_shared<SharedExpertMLPFwdOp>(
+      int_param(params, "tp_size", 1), int_param(params, "tp_rank", 0),
+      bool_param(params, "batch_invariant", false), options);
 }
 
 std::vector<AnyImplementation> SharedExpertMLPFwdOp::kernel_types() {
   return {erase(shared_expert_mlp::reference()), erase(shared_expert_mlp::cpu_blocked())};
 }
 
-Tensor SharedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states, const Tensor& w_gate_up,
-                                    const Tensor& w_down, const Tensor& out) {
+Tensor SharedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,
+                                    const Tensor& w_gate_up, const Tensor& w_down,
+                                    const Tensor& out) {
   const Tensor inputs[] = {hidden_states, w_gate_up, w_down};
   const Tensor outs[] = {out};
   return op.call({inputs, outs})[0];
@@ -64,7 +67,8 @@ Tensor SharedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states, c
 Results SharedExpertMLPFwdOp::forward(Call& call) const {
   const Tensor out = call.output();
   const shared_expert_mlp::Args args{call.input(0), call.input(1), call.input(2), out};
-  kernel_for<shared_expert_mlp::SharedExpertMLP>(call, make_call(shard_, batch_invariant_, args)).run(args);
+  kernel_for<shared_expert_mlp::SharedExpertMLP>(call, make_call(shard_, batch_invariant_, args))
+      .run(args);
   return {out};
 }
 

@@ -19,11 +19,13 @@ class ReferenceKernel final : public SharedExpertMLPKernel {
     const Strides& down = args.w_down.strides();
     for (int64_t token = 0; token < num_tokens; ++token) {
       std::vector<double> activated;
-      for (int64_t s = begin; s < begin + size; ++s) activated.push_back(activation(args, token, s));
+      for (int64_t s = begin; s < begin + size; ++s)
+        activated.push_back(activation(args, token, s));
       for (int64_t h = 0; h < hidden; ++h) {
         double sum = 0;
         for (int64_t j = 0; j < size; ++j) {
-          sum += activated[static_cast<size_t>(j)] * load_at(args.w_down, h * down[0] + (begin + j) * down[1]);
+          sum += activated[static_cast<size_t>(j)] *
+                 load_at(args.w_down, h * down[0] + (begin + j) * down[1]);
         }
         store_at(args.out, token * args.out.strides()[0] + h * args.out.strides()[1], sum);
       }
@@ -37,7 +39,8 @@ class ReferenceKernel final : public SharedExpertMLPKernel {
     const Strides& w = args.w_gate_up.strides();
     double sum = 0;
     for (int64_t h = 0; h < args.hidden_states.shape()[1]; ++h) {
-      sum += load_at(args.hidden_states, token * x[0] + h * x[1]) * load_at(args.w_gate_up, row * w[0] + h * w[1]);
+      sum += load_at(args.hidden_states, token * x[0] + h * x[1]) *
+             load_at(args.w_gate_up, row * w[0] + h * w[1]);
     }
     return sum;
   }
@@ -62,7 +65,9 @@ Implementation<SharedExpertMLP> reference() {
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<SharedExpertMLP> {
             return {Value::List{call.shard.tp_size, call.shard.tp_rank},
-                    [shard = call.shard](const BuildOptions&) { return std::make_shared<ReferenceKernel>(shard); }};
+                    [shard = call.shard](const BuildOptions&) {
+                      return std::make_shared<ReferenceKernel>(shard);
+                    }};
           }};
 }
 

@@ -30,8 +30,9 @@ Dense random_dense(int64_t num_tokens, int64_t hidden, int64_t inter, DType dtyp
 }
 
 std::vector<double> definition(const Dense& dense) {
-  const testing::Experts one{dense.w_gate_up.reshape({1, dense.w_gate_up.size(0), dense.w_gate_up.size(1)}),
-                             dense.w_down.reshape({1, dense.w_down.size(0), dense.w_down.size(1)})};
+  const testing::Experts one{
+      dense.w_gate_up.reshape({1, dense.w_gate_up.size(0), dense.w_gate_up.size(1)}),
+      dense.w_down.reshape({1, dense.w_down.size(0), dense.w_down.size(1)})};
   std::vector<double> all;
   for (int64_t t = 0; t < dense.x.size(0); ++t) {
     for (double value : testing::expert_output(one, dense.x, t, 0)) all.push_back(value);
@@ -48,8 +49,9 @@ TEST(SharedExpertMLP, EveryRowCountAgreesWithTheDefinition) {
   for (int64_t num_tokens : {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257}) {
     const DType dtype = ++seed % 2 == 0 ? DType::kBF16 : DType::kF16;
     const Dense d = random_dense(num_tokens, 33, 19, dtype, seed * 10);
-    EXPECT_LE(relative_error(elements(SharedExpertMLPFwdOp()(d.x, d.w_gate_up, d.w_down)), definition(d)),
-              tolerance(dtype))
+    EXPECT_LE(
+        relative_error(elements(SharedExpertMLPFwdOp()(d.x, d.w_gate_up, d.w_down)), definition(d)),
+        tolerance(dtype))
         << "T " << num_tokens;
   }
 }
@@ -65,7 +67,8 @@ TEST(SharedExpertMLP, ShardsAddUp) {
         const std::vector<double> part = elements(op(d.x, d.w_gate_up, d.w_down));
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }
-      EXPECT_LE(relative_error(sum, want), tolerance(DType::kBF16)) << key << " tp_size " << tp_size;
+      EXPECT_LE(relative_error(sum, want), tolerance(DType::kBF16))
+          << key << " tp_size " << tp_size;
     }
   }
 }

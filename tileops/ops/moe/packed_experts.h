@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// PackedExperts: experts' weights packed once for the CPU's kernels, as long as the caller wants
+// it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tileops/core/tensor.h"
+#include "tileops/ops/moe/activation.h"
+
+namespace tileops {
+
+/// While it lives, every op of this process that is called with these weights (the same data, shape
+/// and strides, on the CPU) reads the packed copy; without it, weights are packed as they are used.
+/// The weights' contents must not change meanwhile. Move-only.
+/// Thread safety: may be made, used and dropped while calls run; a running call keeps its copy.
+class PackedExperts {
+ public:
+  /// w_gate_up [E, 2F, H] for the activation's order of rows, w_down [E, H, F].
+  /// Errors: kShape, kDType, kDevice, kOutOfMemory.
+  PackedExperts(const Tensor& w_gate_up, const Tensor& w_down,
+                const GatedActivation& activation = GatedActivation::silu_and_mul);
+  PackedExperts(PackedExperts&&) noexcept = default;
+  PackedExperts& operator=(PackedExperts&&) noexcept = default;
+  ~PackedExperts();
+
+  /// Memory that the packed copies take.
+  int64_t bytes() const;
+  /// The same for all that live in the process.
+  static int64_t process_bytes();
+
+ private:
+  struct Entry;
+  std::vector<std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace tileops
