@@ -13,6 +13,7 @@
 #include "tileops/spec/param_text.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/workload.h"
+#include "tools/checkpoint_job.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
@@ -66,12 +67,8 @@ void read_tensors(const SafetensorsFile& file, const spec::Entry& entry, Job& jo
       job.inputs[static_cast<size_t>(input)] = file.tensor(name);
       continue;
     }
-    const bool is_expected = name.starts_with(kExpected);
-    const std::string output = is_expected ? name.substr(kExpected.size()) : "";
-    TILEOPS_CHECK(ErrorKind::kValue, is_expected && entry.output_slot(output) >= 0,
-                  "{}: tensor {} is no input of {} ({}) nor expected.<output> ({})", file.path(),
-                  name, entry.name(), names_text(entry.inputs()), names_text(entry.outputs()));
-    job.expected.emplace_back(output, file.tensor(name));
+    read_expected_output(file, name, fmt::format("input ({})", names_text(entry.inputs())), entry,
+                         job);
   }
   for (size_t i = 0; i < job.inputs.size(); ++i) {
     const spec::TensorDecl& decl = entry.inputs()[i];
@@ -87,8 +84,7 @@ void read_input_file(const JobOptions& options, const spec::Entry& entry, Job& j
   read_file_params(file, entry, job.params);
   set_given_params(entry, options.params, job.params);
   read_tensors(file, entry, job);
-  const auto by = file.metadata().find("expected_by");
-  job.expected_by = by == file.metadata().end() ? "the file" : by->second;
+  job.expected_by = expected_by(file);
   job.source = options.input;
 }
 
@@ -107,7 +103,41 @@ void make_workload(const JobOptions& options, const std::shared_ptr<const spec::
   clear_progress();
 }
 
+void add_checkpoint_options(CLI::App& command, JobOptions& options) {
+  CLI::Option* checkpoint =
+      command
+          .add_option("--checkpoint", options.checkpoint,
+                      "A Hugging Face checkpoint: Mixtral, Qwen3-MoE, DeepSeek-V3 or GPT-OSS")
+          ->type_name("DIR")
+          ->excludes("--workload")
+          ->excludes("--input");
+  CLI::Option* layer = command.add_option("--layer", options.layer, "Which layer of it");
+  CLI::Option* hidden =
+      command
+          .add_option("--hidden", options.hidden,
+                      "A safetensors file with the layer's `hidden` states, perhaps `expected`")
+          ->type_name("FILE");
+  checkpoint->needs(layer)->needs(hidden);
+  layer->needs(checkpoint);
+  hidden->needs(checkpoint);
+}
+
 }  // namespace
+
+void read_expected_output(const SafetensorsFile& file, const std::string& tensor,
+                          std::string_view others, const spec::Entry& entry, Job& job) {
+  const bool is_expected = tensor.starts_with(kExpected);
+  const std::string output = is_expected ? tensor.substr(kExpected.size()) : "";
+  TILEOPS_CHECK(ErrorKind::kValue, is_expected && entry.output_slot(output) >= 0,
+                "{}: tensor {} is no {} nor expected.<output> ({}) of {}", file.path(), tensor,
+                others, names_text(entry.outputs()), entry.name());
+  job.expected.push_back({{output}, file.tensor(tensor)});
+}
+
+std::string expected_by(const SafetensorsFile& file) {
+  const auto by = file.metadata().find("expected_by");
+  return by == file.metadata().end() ? "the file" : by->second;
+}
 
 void add_job_options(CLI::App& command, JobOptions& options) {
   command.add_option("op", options.op, "Name of the op")->required()->type_name("OP");
@@ -119,6 +149,7 @@ void add_job_options(CLI::App& command, JobOptions& options) {
                   "A safetensors file with tensors named as the op's inputs")
       ->type_name("FILE")
       ->excludes(workload);
+  add_checkpoint_options(command, options);
   command
       .add_option("--param", options.params,
                   "A parameter, as in layout=masked{max_m: 128} (repeatable)")
@@ -140,10 +171,14 @@ Job make_job(const JobOptions& options, Contents contents) {
   job.op_class = &op_class(options.op);
   if (!options.input.empty()) {
     read_input_file(options, *entry, job);
+  } else if (!options.checkpoint.empty()) {
+    set_given_params(*entry, options.params, job.params);
+    read_checkpoint_job(options, *entry, job);
   } else {
     TILEOPS_CHECK(ErrorKind::kValue, !options.workload.empty(),
-                  "{}: give --workload LABEL or --input FILE; workloads: {}", options.op,
-                  fmt::join(entry->workload_labels(), ", "));
+                  "{}: give --workload LABEL or --input FILE (for a layer also --checkpoint DIR); "
+                  "workloads: {}",
+                  options.op, fmt::join(entry->workload_labels(), ", "));
     make_workload(options, entry, contents, job);
   }
   return job;

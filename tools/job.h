@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
+#include "tileops/core/safetensors.h"
 #include "tileops/op/op.h"
 
 namespace CLI {
@@ -18,8 +19,11 @@ namespace tileops::tools {
 
 struct JobOptions {
   std::string op;
-  std::string workload;             // label or case id
-  std::string input;                // a safetensors file
+  std::string workload;    // label or case id
+  std::string input;       // a safetensors file
+  std::string checkpoint;  // a folder; `layer` is its layer, `hidden` a safetensors file
+  int64_t layer = 0;
+  std::string hidden;
   std::vector<std::string> params;  // "name=value"
   std::string target;
   std::string implementation;
@@ -29,22 +33,35 @@ void add_job_options(CLI::App& command, JobOptions& options);
 
 enum class Contents { kReal, kMeta };
 
+/// What the sum of some outputs should be.
+struct ExpectedSum {
+  std::vector<std::string> outputs;
+  Tensor sum;
+};
+
 struct Job {
   const OpClass* op_class = nullptr;
   Params params;
-  std::vector<Tensor> inputs;                            // in the signature's order
-  std::vector<std::pair<std::string, Tensor>> expected;  // output -> tensor, from the input file
-  std::string expected_by;                               // who computed them, as the file says
-  std::string source;                                    // where the inputs are from
+  std::vector<Tensor> inputs;         // in the signature's order
+  std::vector<ExpectedSum> expected;  // from the input file
+  std::string expected_by;            // who computed them, as the file says
+  std::string source;                 // where the inputs are from
 
   std::shared_ptr<Op> make_op(const OpOptions& options) const {
     return op_class->make(params, options);
   }
 };
 
-/// Finds the op and makes its parameters and inputs: a workload's (kMeta: facts alone), or those of
-/// the input file, whose metadata may hold `op` and `params`, a JSON object of texts.
-/// Errors: kValue (unknown op, workload, parameter, tensor; neither workload nor file), kIo.
+/// Finds the op and makes its parameters and inputs: a workload's (kMeta: facts alone), those of
+/// the input file, whose metadata may hold `op` and `params`, a JSON object of texts, or those of a
+/// checkpoint's layer.
+/// Errors: kValue (unknown op, workload, parameter, tensor; none of the three), kIo.
 Job make_job(const JobOptions& options, Contents contents);
+
+/// Takes a tensor named expected.<output>. Errors: kValue, saying that `others` may also be there.
+void read_expected_output(const SafetensorsFile& file, const std::string& tensor,
+                          std::string_view others, const spec::Entry& entry, Job& job);
+/// Who computed what a file expects, by its metadata.
+std::string expected_by(const SafetensorsFile& file);
 
 }  // namespace tileops::tools
