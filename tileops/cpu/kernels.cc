@@ -17,6 +17,7 @@
 #include "tileops/cpu/fma_tile-inl.h"
 #include "tileops/cpu/pack-inl.h"
 #include "tileops/cpu/stream-inl.h"
+#include "tileops/cpu/weighted_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tileops::cpu {
@@ -39,7 +40,8 @@ constexpr IsaKernels make_kernels(const char* name, const char* fma_name) {
           .pack_stream_rows = pack_stream_rows,
           .stream = stream,
           .finish = finish,
-          .pack_panel = pack_panel_lines};
+          .pack_panel = pack_panel_lines,
+          .weighted_sum = weighted_sum_rows};
 }
 
 }  // namespace HWY_NAMESPACE

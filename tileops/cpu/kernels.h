@@ -8,6 +8,7 @@
 
 #include "tileops/cpu/features.h"
 #include "tileops/cpu/grouped_gemm.h"
+#include "tileops/cpu/weighted_sum.h"
 
 namespace tileops::cpu {
 
@@ -83,6 +84,7 @@ struct IsaKernels {
   /// 32 source rows (null: zeros), num_k valid elements each, padded with zeros to k_padded.
   void (*pack_panel)(const std::byte* const* rows, DType dtype, int64_t num_k, int64_t k_padded,
                      std::byte* out) = nullptr;
+  void (*weighted_sum)(const WeightedSum& sum) = nullptr;
 };
 
 constexpr int weight_slot(DType dtype) {

@@ -2,9 +2,10 @@
 #include "tileops/ops/moe/weighted_reduce.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "tileops/cpu/parallel.h"
+#include "tileops/cpu/weighted_sum.h"
 #include "tileops/ops/moe/elements.h"
 
 namespace tileops {
@@ -12,69 +13,91 @@ namespace {
 
 constexpr int64_t kChunk = 512;  // columns of a task
 
-/// Calls visit(elements, convert) with the row's elements as their own type.
-template <class Visit>
-void with_elements(DType dtype, const std::byte* data, Visit&& visit) {
-  const auto* bits = reinterpret_cast<const uint16_t*>(data);
-  switch (dtype) {
-    case DType::kF32:
-      return visit(reinterpret_cast<const float*>(data), [](float x) { return x; });
-    case DType::kBF16:
-      return visit(bits, [](uint16_t x) { return bf16_to_f32(x); });
-    default:
-      return visit(bits, [](uint16_t x) { return f16_to_f32(x); });
-  }
-}
-
-void add_scaled(DType dtype, const std::byte* row, int64_t stride, float weight, int64_t size,
-                float* sums) {
-  with_elements(dtype, row, [&](const auto* elements, auto&& convert) {
-    if (stride == 1) {
-      for (int64_t i = 0; i < size; ++i) sums[i] += weight * convert(elements[i]);
-    } else {
-      for (int64_t i = 0; i < size; ++i) sums[i] += weight * convert(elements[i * stride]);
-    }
-  });
-}
-
-void store_scaled(DType dtype, std::byte* out, int64_t stride, float scale, int64_t size,
-                  const float* sums) {
-  auto* bits = reinterpret_cast<uint16_t*>(out);
+/// Copies elements between strides, in elements.
+void copy_strided(int64_t element_bytes, const std::byte* from, int64_t from_stride, std::byte* to,
+                  int64_t to_stride, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
-    const float value = scale * sums[i];
-    if (dtype == DType::kF32)
-      reinterpret_cast<float*>(out)[i * stride] = value;
-    else
-      bits[i * stride] = dtype == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    std::copy_n(from + i * from_stride * element_bytes, element_bytes,
+                to + i * to_stride * element_bytes);
   }
 }
+
+/// Sums chunks of tokens on one thread; rows and outs that are no side-by-side elements go through
+/// scratch, so that the bits do not depend on strides.
+class Reducer {
+ public:
+  Reducer(const Tensor& rows, const RowMatrix& matrix, const Tensor& topk_weights,
+          const Tensor& row_of_route, float scale, const Tensor& out)
+      : rows_(rows),
+        matrix_(matrix),
+        topk_weights_(topk_weights),
+        row_of_route_(row_of_route),
+        scale_(scale),
+        out_(out),
+        row_bytes_(dtype_bytes(rows.dtype())),
+        out_bytes_(dtype_bytes(out.dtype())) {
+    const bool copies_rows = matrix.column_stride != 1;
+    if (copies_rows)
+      scratch_.resize(static_cast<size_t>(topk_weights.shape()[1] * kChunk * row_bytes_));
+    if (out.strides()[1] != 1) out_scratch_.resize(static_cast<size_t>(kChunk * out_bytes_));
+  }
+
+  void reduce(int64_t token, int64_t column) {
+    const int64_t size = std::min(kChunk, matrix_.num_columns - column);
+    collect(token, column, size);
+    const Strides& strides = out_.strides();
+    std::byte* out = element_at(out_, token * strides[0] + column * strides[1]);
+    std::byte* sums = out_scratch_.empty() ? out : out_scratch_.data();
+    cpu::weighted_sum(
+        {row_chunks_, weights_.data(), rows_.dtype(), size, scale_, sums, out_.dtype()});
+    if (sums != out) copy_strided(out_bytes_, sums, 1, out, strides[1], size);
+  }
+
+ private:
+  /// The chunk of each kept route of the token, and its weight.
+  void collect(int64_t token, int64_t column, int64_t size) {
+    row_chunks_.clear();
+    weights_.clear();
+    const int64_t top_k = topk_weights_.shape()[1];
+    const Strides& strides = topk_weights_.strides();
+    for (int64_t k = 0; k < top_k; ++k) {
+      const int64_t at = (token * top_k + k) * row_of_route_.strides()[0];
+      const int64_t row = row_of_route_.data_as<int32_t>()[at];
+      if (row < 0 || row >= matrix_.num_rows) continue;
+      const std::byte* chunk =
+          element_at(rows_, matrix_.offset(row) + column * matrix_.column_stride);
+      if (!scratch_.empty()) {
+        std::byte* copy = scratch_.data() + k * kChunk * row_bytes_;
+        copy_strided(row_bytes_, chunk, matrix_.column_stride, copy, 1, size);
+        chunk = copy;
+      }
+      row_chunks_.push_back(chunk);
+      weights_.push_back(topk_weights_.data_as<float>()[token * strides[0] + k * strides[1]]);
+    }
+  }
+
+  const Tensor& rows_;
+  const RowMatrix& matrix_;
+  const Tensor& topk_weights_;
+  const Tensor& row_of_route_;
+  float scale_;
+  const Tensor& out_;
+  int64_t row_bytes_, out_bytes_;
+  std::vector<const std::byte*> row_chunks_;
+  std::vector<float> weights_;
+  std::vector<std::byte> scratch_, out_scratch_;
+};
 
 }  // namespace
 
 void weighted_reduce(const Tensor& rows, const RowMatrix& matrix, const Tensor& topk_weights,
                      const Tensor& row_of_route, float scale, const Tensor& out) {
-  const int64_t num_tokens = topk_weights.shape()[0], top_k = topk_weights.shape()[1];
+  const int64_t num_tokens = topk_weights.shape()[0];
   const int64_t num_chunks = (matrix.num_columns + kChunk - 1) / kChunk;
-  const auto* weights = topk_weights.data_as<float>();
-  const auto* index = row_of_route.data_as<int32_t>();
-  cpu::parallel_for(num_tokens * num_chunks, 8, [&](int64_t begin, int64_t end) {
-    std::array<float, kChunk> sums;
+  cpu::parallel_for(num_tokens * num_chunks, 16, [&](int64_t begin, int64_t end) {
+    Reducer reducer(rows, matrix, topk_weights, row_of_route, scale, out);
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t token = task / num_chunks, column = task % num_chunks * kChunk;
-      const int64_t size = std::min(kChunk, matrix.num_columns - column);
-      std::fill_n(sums.begin(), size, 0.0f);
-      for (int64_t k = 0; k < top_k; ++k) {
-        const int64_t row = index[(token * top_k + k) * row_of_route.strides()[0]];
-        if (row < 0 || row >= matrix.num_rows) continue;
-        const float weight =
-            weights[token * topk_weights.strides()[0] + k * topk_weights.strides()[1]];
-        add_scaled(rows.dtype(),
-                   element_at(rows, matrix.offset(row) + column * matrix.column_stride),
-                   matrix.column_stride, weight, size, sums.data());
-      }
-      const Strides& strides = out.strides();
-      store_scaled(out.dtype(), element_at(out, token * strides[0] + column * strides[1]),
-                   strides[1], scale, size, sums.data());
+      reducer.reduce(task / num_chunks, task % num_chunks * kChunk);
     }
   });
 }
