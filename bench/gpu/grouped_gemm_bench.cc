@@ -2,11 +2,13 @@
 // The grouped GEMM through the public op on a GPU: the first call, the host's part of an eager
 // call, and rows of the performance table.
 //
-//   gpu_grouped_gemm_bench first   the first calls of a process: with another TILEOPS_CACHE_DIR
-//   each
-//                                  time they compile, with the same one they read from disk
-//   gpu_grouped_gemm_bench         host cost, then GEMMs: median of single calls after a flush of
-//                                  L2, and of back-to-back calls with two inputs in a CUDA graph
+//   gpu_grouped_gemm_bench first
+// The first calls of a process: with a fresh TILEOPS_CACHE_DIR they compile, with one that was used
+// before they read from disk. (NVRTC keeps a cache of its own: CUDA_CACHE_DISABLE=1.)
+//
+//   gpu_grouped_gemm_bench
+// Host cost; then GEMMs and expert MLPs: the median of single calls after a flush of L2, and of
+// back-to-back calls with several inputs in a CUDA graph.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,8 +22,11 @@
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/event.h"
 #include "tileops/cuda/graph.h"
+#include "tileops/cuda/kernel_cache.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/program.h"
 #include "tileops/ops/moe/expert_mlp/expert_mlp_op.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
 
 namespace tileops {
 namespace {
@@ -112,7 +117,23 @@ void print_host_cost(const char* what, const Call& call) {
   std::printf("host cost, %-33s %9.2f us a call\n", what, median(costs));
 }
 
+/// A launch of a kernel that returns at once: what the driver takes.
+void print_launch_cost() {
+  const Stream stream = current_stream(kCuda0);
+  const cuda::Function& function =
+      cuda::kernel_cache().get(cuda::registered_programs().front(), stream).functions()[1];
+  const grouped_gemm::PerRowSegmentsParams params{};
+  const auto launch_with = [&](cuda::LaunchOrder order) {
+    cuda::launch(function, {.grid = {1}, .cta = {256}, .order = order}, stream, params);
+  };
+  print_host_cost("an empty launch by itself",
+                  [&] { launch_with(cuda::LaunchOrder::kAfterPrevious); });
+  print_host_cost("an empty launch that overlaps",
+                  [&] { launch_with(cuda::LaunchOrder::kOverlapPrevious); });
+}
+
 void print_host_costs() {
+  print_launch_cost();
   const auto layout = MGroupedLayout::contiguous();
   const Tensor a = random_on_gpu({8, 256}, 1, 1), w_gate_up = random_on_gpu({8, 512, 256}, 2, 0.1),
                w_down = random_on_gpu({8, 256, 256}, 3, 0.1), ends = routed_ends(4, 2, 8, 4),
@@ -131,14 +152,53 @@ void print_host_costs() {
                   [&] { mlp(a, w_gate_up, w_down, ends, {.out = out}); });
 }
 
+struct Inputs {
+  Tensor a, ends, out;
+};
+
+template <class Work>
+double timed_ms(Stream stream, const Work& work) {
+  cuda::Event begin(kCuda0), end(kCuda0);
+  begin.record(stream);
+  work();
+  end.record(stream);
+  end.synchronize();
+  return cuda::elapsed_us(begin, end) * 1e-3;
+}
+
+/// Both GEMMs of a layer's experts, with rows that are sorted already, in a CUDA graph.
+void print_mlp(const char* name, int64_t experts, int64_t hidden, int64_t inter, int64_t tokens,
+               double seen_ms) {
+  constexpr int kInputs = 8;
+  const Tensor w_gate_up = random_on_gpu({experts, 2 * inter, hidden}, 1, 0.05);
+  const Tensor w_down = random_on_gpu({experts, hidden, inter}, 2, 0.05);
+  const MoEExpertMLPFwdOp mlp(MGroupedLayout::contiguous());
+  std::vector<Inputs> inputs;
+  for (uint64_t i = 0; i < kInputs; ++i) {
+    inputs.push_back({random_on_gpu({tokens * 8, hidden}, 10 + i, 1),
+                      routed_ends(tokens, 8, experts, 20 + i),
+                      Tensor::empty({tokens * 8, hidden}, DType::kBF16, kCuda0)});
+  }
+  cuda::synchronize(current_stream(kCuda0));
+  const cuda::OwnedStream stream(kCuda0);
+  const StreamGuard guard(stream);
+  const auto call_all = [&] {
+    for (const Inputs& x : inputs) mlp(x.a, w_gate_up, w_down, x.ends, {.out = x.out});
+  };
+  call_all();
+  const cuda::Graph graph = cuda::Graph::capture(stream, call_all);
+  std::vector<double> times;
+  for (int i = 0; i < 30; ++i) {
+    times.push_back(timed_ms(stream, [&] { graph.replay(stream); }) / kInputs);
+  }
+  std::printf("%-26s %7.4f ms back to back; the kernels alone %.4f ms\n", name, median(times),
+              seen_ms);
+}
+
 struct Row {
   const char* name;
   int64_t experts, n, k, tokens;
   double seen_ms;  // by the kernel alone, bench/notes/hopper_gemm.md
-};
-
-struct Inputs {
-  Tensor a, ends, out;
 };
 
 void print_gemm(const Row& row, const Tensor& b) {
@@ -150,29 +210,22 @@ void print_gemm(const Row& row, const Tensor& b) {
                       routed_ends(row.tokens, 8, row.experts, 20 + i),
                       Tensor::empty({num_rows, row.n}, DType::kBF16, kCuda0)});
   }
+  cuda::synchronize(current_stream(kCuda0));
   const auto call = [&](const Inputs& x) { op(x.a, b, x.ends, {.out = x.out}); };
   const cuda::OwnedStream stream(kCuda0);
   const StreamGuard guard(stream);
   const cuda::L2Flush flush(kCuda0);
-  const auto timed = [&](const auto& work) {
-    cuda::Event begin(kCuda0), end(kCuda0);
-    begin.record(stream);
-    work();
-    end.record(stream);
-    end.synchronize();
-    return cuda::elapsed_us(begin, end) * 1e-3;
-  };
   std::vector<double> single, back_to_back;
   for (int i = 0; i < 20; ++i) {
     flush.run(stream);
-    single.push_back(timed([&] { call(inputs[0]); }));
+    single.push_back(timed_ms(stream, [&] { call(inputs[0]); }));
   }
   const cuda::Graph graph = cuda::Graph::capture(stream, [&] {
     for (const Inputs& x : inputs) call(x);
   });
   for (int i = 0; i < 10; ++i) {
-    back_to_back.push_back(timed([&] { graph.replay(stream); }) /
-                           static_cast<double>(inputs.size()));
+    const double both = timed_ms(stream, [&] { graph.replay(stream); });
+    back_to_back.push_back(both / static_cast<double>(inputs.size()));
   }
   std::printf("%-26s %7.3f ms single, %7.3f ms back to back; the kernel alone %.3f ms; by %s\n",
               row.name, median(single), median(back_to_back), row.seen_ms,
@@ -180,6 +233,8 @@ void print_gemm(const Row& row, const Tensor& b) {
 }
 
 void print_gemms() {
+  print_mlp("Qwen3-30B experts, T=1", 128, 2048, 768, 1, 0.0316);
+  print_mlp("Qwen3-30B experts, T=16", 128, 2048, 768, 16, 0.188);
   const Tensor b = random_on_gpu({256, 4096, 7168}, 5, 0.02);
   print_gemm({"E256 K7168 N4096 P=4096", 256, 4096, 7168, 512, 3.433}, b);
   print_gemm({"E256 K7168 N4096 P=32768", 256, 4096, 7168, 4096, 3.94}, b);
