@@ -80,7 +80,6 @@ Refusal tma_refusal(const Call& call) {
   return alignment_refusal(call);
 }
 
-/// The configuration of a call, or the one of its load kind that is forced by {tile_rows}.
 Sm90Config config_of(const Call& call, bool fits_tma) {
   return choose_config({.num_rows = call.num_rows,
                         .num_experts = call.num_experts,
@@ -94,6 +93,7 @@ Sm90Config config_of(const Call& call, bool fits_tma) {
                         .fits_tma = fits_tma});
 }
 
+/// The configuration with the tile that kernel_config forces, one of the same way of loading.
 Sm90Config forced_config(const Sm90Config& chosen, const Params& forced) {
   Sm90Config config = chosen;
   for (const auto& [key, value] : forced) {
@@ -159,7 +159,7 @@ std::vector<cuda::ProgramSpec> programs() {
 
 class Sm90Kernel final : public GroupedGemmKernel {
  public:
-  Sm90Kernel(const Sm90Launch& launch) : launch_(launch), program_(program_of(launch.config)) {}
+  explicit Sm90Kernel(const Sm90Launch& launch) : launch_(launch), program_(program_of(launch.config)) {}
 
   Params config() const override {
     const Sm90Config& c = launch_.config;

@@ -191,8 +191,8 @@ class Epilogue {
       num_rows = 2 * p.num_features;
     }
     const auto at = [&](int row) {
-      return feature < p.num_features && row < num_rows ? device::to_float(bias[row * p.bias_row_stride])
-                                                        : 0.0f;
+      const bool is_there = feature < p.num_features && row < num_rows;
+      return is_there ? device::to_float(bias[row * p.bias_row_stride]) : 0.0f;
     };
     Store::add_bias(accum, at(low), at(high));
   }
