@@ -159,7 +159,8 @@ std::vector<cuda::ProgramSpec> programs() {
 
 class Sm90Kernel final : public GroupedGemmKernel {
  public:
-  explicit Sm90Kernel(const Sm90Launch& launch) : launch_(launch), program_(program_of(launch.config)) {}
+  explicit Sm90Kernel(const Sm90Launch& launch)
+      : launch_(launch), program_(program_of(launch.config)) {}
 
   Params config() const override {
     const Sm90Config& c = launch_.config;
