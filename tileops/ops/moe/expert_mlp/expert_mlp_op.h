@@ -12,9 +12,9 @@ namespace tileops {
 /// The MLP of every expert on its rows: a gated grouped GEMM, then a plain one. The 2F intermediate
 /// is never written.
 /// Shapes: expert_input [P, H] or [E, max_m, H]; w_gate_up [E, 2F, H]; w_down [E, H, F];
-///         layout_metadata as the layout says; b_gate_up [E, 2F], b_down [E, H], together or absent;
-///         out as expert_input. dtype: float16 or bfloat16, one for all.
-/// Padding rows of out hold unspecified values.
+///         layout_metadata as the layout says; b_gate_up [E, 2F], b_down [E, H], together or
+///         absent; out as expert_input. dtype: float16 or bfloat16, one for all. Padding rows of
+///         out hold unspecified values.
 /// Bits:   equal from run to run; with batch_invariant a row's are those that it has alone.
 /// Errors: kShape, kDType, kDevice (the spec's checks); those of the two grouped GEMMs.
 /// Source: expert_mlp.yaml.

@@ -26,10 +26,10 @@ struct ExpertsSettings {
 
 /// The routed experts of a layer: out[t] = scale · Σ_k topk_weights[t, k] · mlp(expert of (t,
 /// k))(x_t). One instance serves any number of experts. Which path served is in the record: stages
-/// pre_permute, expert_mlp and post_permute, or the stage indexed_small_route. Shapes:
-/// hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up
-///         [E, 2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent;
-///         output [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped;
+/// pre_permute, expert_mlp and post_permute, or the stage indexed_small_route.
+/// Shapes: hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up [E,
+///         2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent; output
+///         [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped;
 ///         duplicates each count.
 /// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks); those of the stages.

@@ -11,16 +11,16 @@
 namespace tileops {
 
 /// The routed FFN of a layer: chooses experts by the gating logits, runs them, combines their
-/// outputs. Shapes: hidden_states [T, H]; gating_output [T, E], float32, float16 or bfloat16;
-/// w_gate_up
-///         [L, 2F, H]; w_down [L, H, F], L = num_local_experts or E; b_gate_up [L, 2F], b_down [L,
-///         H], together or absent; correction_bias [E] float32 or absent; output [T, H]; topk_ids
-///         [T, top_k] and tokens_per_expert [E] int32, where return_routing. hidden_states, weights
-///         and biases: float16 or bfloat16, one for all.
-/// The scaling applies once, in the experts. Where L < E and no prepare_finalize is injected,
-/// routes beyond the first L experts are dropped. Bits:   equal from run to run; with
-/// batch_invariant a token's are those that it has alone. Errors: kValue (injected experts that
-/// contradict the parameters); kShape, kDType, kDevice (the
+/// outputs.
+/// Shapes: hidden_states [T, H]; gating_output [T, E], float32, float16 or bfloat16; w_gate_up [L,
+///         2F, H]; w_down [L, H, F], L = num_local_experts or E; b_gate_up [L, 2F], b_down [L, H],
+///         together or absent; correction_bias [E] float32 or absent; output [T, H]; topk_ids [T,
+///         top_k] and tokens_per_expert [E] int32, where return_routing. hidden_states, weights and
+///         biases: float16 or bfloat16, one for all. The scaling applies once, in the experts.
+///         Where L < E and no prepare_finalize is injected, routes beyond the first L experts are
+///         dropped.
+/// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
+/// Errors: kValue (injected experts that contradict the parameters); kShape, kDType, kDevice (the
 ///         spec's checks); those of the stages and of prepare_finalize.
 /// Source: fused_moe.yaml.
 class FusedMoEFwdOp : public TypedOp<FusedMoEFwdOp> {

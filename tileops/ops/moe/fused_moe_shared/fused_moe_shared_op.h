@@ -13,10 +13,9 @@ namespace tileops {
 
 /// FusedMoEFwdOp beside a shared expert that every token takes; the two outputs are not added.
 /// Shapes: as FusedMoEFwdOp; shared_w_gate_up [2S, H], shared_w_down [H, S], together or absent,
-/// whole
-///         on every rank: this one computes the share tp_rank of tp_size, and the ranks' shared
-///         outputs add up. shared_output [T, H], absent without the shared weights; routed_output
-///         [T, H].
+///         whole on every rank: this one computes the share tp_rank of tp_size, and the ranks'
+///         shared outputs add up. shared_output [T, H], absent without the shared weights;
+///         routed_output [T, H].
 /// Errors: as FusedMoEFwdOp.
 /// Source: fused_moe_shared.yaml.
 class FusedMoESharedExpertFwdOp : public TypedOp<FusedMoESharedExpertFwdOp> {

@@ -16,11 +16,10 @@ namespace tileops {
 ///         float32, topk_ids [T, top_k] and tokens_per_expert [E] int32 (where count_tokens).
 ///         gating_output: float16, bfloat16 or float32.
 /// Choice: by score, with a bias by sigmoid + bias; ties go to the lower id; a NaN ranks below
-/// every
-///         number, so ids are distinct and in range whatever comes. Chosen experts come best first.
+///         every number, so ids are distinct and in range whatever comes. Chosen experts come best
+///         first.
 /// Groups: the best topk_group of num_expert_group take part. A group's score is the sum of its
-/// best
-///         two where a bias comes, else its best; ties go to the lower group.
+///         best two where a bias comes, else its best; ties go to the lower group.
 /// Weights: softmax or sigmoid of the logits, never of the bias; several infinite logits share a
 ///         softmax evenly; renormalised ones sum to 1 however small the scores are; then scaled. A
 ///         weight is NaN where a logit that it is computed from is.

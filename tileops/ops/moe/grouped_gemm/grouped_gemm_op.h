@@ -16,11 +16,9 @@ namespace tileops {
 /// Multiplies each expert's rows by its weights: out[rows of e] = a[rows of e] @ b[e]ᵀ, float32
 /// accumulation. With a gated activation b stacks gate and up, and the epilogue keeps act(gate)·up.
 /// Shapes: a [P, K] or [E, max_m, K]; b [E, N, K], with an activation [E, 2N, K]; layout_metadata
-/// as
-///         the layout says; bias [E, N] in b's row order, added in float32 before the activation;
-///         out [P, N] or [E, max_m, N]. dtypes: a, b, bias float16 or bfloat16; out theirs or
-///         float32.
-/// Padding rows of out hold unspecified values.
+///         as the layout says; bias [E, N] in b's row order, added in float32 before the
+///         activation; out [P, N] or [E, max_m, N]. dtypes: a, b, bias float16 or bfloat16; out
+///         theirs or float32. Padding rows of out hold unspecified values.
 /// Bits:   equal from run to run; with batch_invariant a row's are those that it has alone.
 /// Errors: kShape, kDType, kDevice (the spec's checks), kOpNotAvailable (nothing serves the call).
 /// Source: grouped_gemm.yaml.

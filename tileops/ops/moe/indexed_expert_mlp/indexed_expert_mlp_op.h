@@ -13,10 +13,10 @@ namespace tileops {
 
 /// The routed experts of few routes: each distinct expert's weights are read once, rows are
 /// gathered by index, no permutation is materialised. out[t] = scale · Σ_k topk_weights[t, k] ·
-/// (act(x·gateᵀ, x·upᵀ)·downᵀ + b_down)(expert of (t, k)), k rising, float32. Shapes: hidden_states
-/// [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up
-///         [E, 2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent; out
-///         [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped.
+/// (act(x·gateᵀ, x·upᵀ)·downᵀ + b_down)(expert of (t, k)), k rising, float32.
+/// Shapes: hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up [E,
+///         2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent; out [T,
+///         H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped.
 /// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks), kOpNotAvailable.
 /// Source: indexed_expert_mlp.yaml.

@@ -11,8 +11,8 @@
 namespace tileops {
 
 /// Orders routes by expert, each expert's padded to whole blocks of B rows: what a kernel that
-/// takes one expert a block reads. Stable: an expert's routes stand in rising order. Shapes:
-/// topk_ids [T, K]; sorted_route_ids [P] with P = T·K + (E+1)(B−1), padding T·K;
+/// takes one expert a block reads. Stable: an expert's routes stand in rising order.
+/// Shapes: topk_ids [T, K]; sorted_route_ids [P] with P = T·K + (E+1)(B−1), padding T·K;
 ///         block_expert_ids [ceil(P/B)], E past the last block; num_padded_rows [1], the rows of
 ///         all blocks. All int32. Ids outside [0, E) are dropped.
 /// Errors: kShape, kDType, kValue (the spec's checks).

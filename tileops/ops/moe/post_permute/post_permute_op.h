@@ -14,8 +14,8 @@
 namespace tileops {
 
 /// Combines each token's expert rows: out[t] = scale · Σ_k topk_weights[t, k] · row(t, k), k
-/// rising, float32, one rounding at the store. Shapes: expert_output [P, H] or [E, max_m, H],
-/// float16, bfloat16 or float32; topk_weights [T, K]
+/// rising, float32, one rounding at the store.
+/// Shapes: expert_output [P, H] or [E, max_m, H], float16, bfloat16 or float32; topk_weights [T, K]
 ///         float32; inverse_indices [T·K] int32, the row of each route in expert_output
 ///         (flattened); out [T, H]. A route whose row lies outside the rows adds nothing.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks).

@@ -14,10 +14,12 @@ namespace tileops {
 /// Gathers token rows by expert. Stable: an expert's rows stand in the order of their routes.
 /// Shapes: hidden_states [T, H], float16 or bfloat16; local_expert_ids [T, K] int32; expert_input
 ///         [P, H] or [E, max_m, H]; layout_metadata as the layout says; inverse_indices [T·K]
-///         int32, the row of each route in expert_input (flattened), −1 for a dropped one.
-/// A route whose id lies outside [0, E) is dropped; so is, in a masked layout, one beyond its
-/// expert's max_m rows. Padding rows hold unspecified values. The metadata is written for T = 0
-/// too. Errors: kShape, kDType, kDevice, kValue (the spec's checks). Source: pre_permute.yaml.
+///         int32, the row of each route in expert_input (flattened), −1 for a dropped one. A route
+///         whose id lies outside [0, E) is dropped; so is, in a masked layout, one beyond its
+///         expert's max_m rows. Padding rows hold unspecified values. The metadata is written for T
+///         = 0 too.
+/// Errors: kShape, kDType, kDevice, kValue (the spec's checks).
+/// Source: pre_permute.yaml.
 class MoEPrePermuteFwdOp : public TypedOp<MoEPrePermuteFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEPrePermuteFwdOp";

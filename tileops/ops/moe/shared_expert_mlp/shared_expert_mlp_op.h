@@ -12,8 +12,8 @@ namespace tileops {
 
 /// The dense expert that every token takes: out = (silu(x·gateᵀ)·(x·upᵀ))·downᵀ, the activation
 /// rounded to the inputs' dtype. Under tensor parallelism a rank gets all weights, computes its
-/// share of the S columns, and the ranks' outs add up. Shapes: hidden_states [T, H]; w_gate_up [2S,
-/// H], S gate rows first; w_down [H, S]; out [T, H].
+/// share of the S columns, and the ranks' outs add up.
+/// Shapes: hidden_states [T, H]; w_gate_up [2S, H], S gate rows first; w_down [H, S]; out [T, H].
 ///         dtype: float16 or bfloat16, one for all.
 /// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks), kOpNotAvailable.
