@@ -53,7 +53,7 @@ struct CallFacts {
   /// stood here before the check.
   Device device = kCpuDevice;
   bool has_device = false;              // whether the call has such a tensor
-  std::string_view effect_branch = "";  // "" or the branch's suffix: "out", "mutated", …
+  std::string_view effect_branch;       // "" or the branch's suffix: "out", "mutated", …
   uint32_t mutated = 0;                 // bit i: input i is written
   bool writes = false;                  // some tensor is written
   bool writes_elements = false;         // some written tensor has elements

@@ -292,6 +292,7 @@ class Builder {
     collect_indices(term.node, indices);
     std::erase_if(indices, [&](int index) { return seen(index); });
     std::vector<std::string_view> names;
+    names.reserve(indices.size());
     for (int index : indices) names.push_back(entry_.indices[static_cast<size_t>(index)].name);
     const bool several = indices.size() > 1;
     fault(several ? "S309" : "S308",

@@ -53,6 +53,7 @@ std::vector<std::string> branch_names(const EntryImpl& entry, const std::vector<
                                       const std::vector<int>& mutated,
                                       const std::vector<int>& optional_outputs) {
   std::vector<std::string> tokens;
+  tokens.reserve(buffers.size() + mutated.size() + optional_outputs.size());
   for (int j : buffers) {
     tokens.push_back(
         effect_token("out", entry.outputs[static_cast<size_t>(j)].name, buffers.size()));
@@ -84,6 +85,7 @@ std::vector<std::vector<int>> groups_of(const EntryImpl& entry) {
     if (!group.empty()) groups[group].push_back(static_cast<int>(i));
   }
   std::vector<std::vector<int>> lists;
+  lists.reserve(groups.size());
   for (auto& [name, members] : groups) lists.push_back(std::move(members));
   return lists;
 }
@@ -164,7 +166,7 @@ Params checked_params(const Entry& of, const Params& given) {
 
 Signature::~Signature() = default;
 
-Signature::Signature(std::shared_ptr<const Entry> entry, Params params,
+Signature::Signature(std::shared_ptr<const Entry> entry, const Params& params,
                      std::span<const Tensor> construction_tensors)
     : entry_(std::move(entry)) {
   const EntryImpl& impl = entry_->impl();

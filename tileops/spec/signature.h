@@ -21,7 +21,7 @@ class Signature {
   /// cases of type families that the parameters decide, and checks every rule that construction
   /// knows enough for. Construction-time tensors come in the spec's order. Errors: kValue, kType
   /// naming op, parameter, what the spec says, what came.
-  Signature(std::shared_ptr<const Entry> entry, Params params,
+  Signature(std::shared_ptr<const Entry> entry, const Params& params,
             std::span<const Tensor> construction_tensors = {});
   ~Signature();
   Signature(const Signature&) = delete;
