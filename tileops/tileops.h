@@ -2,6 +2,7 @@
 // Everything that users of the library include.
 #pragma once
 
+#include "tileops/checkpoint/moe_layer.h"
 #include "tileops/core/dlpack.h"
 #include "tileops/core/error.h"
 #include "tileops/core/safetensors.h"

@@ -21,11 +21,13 @@ constexpr const char* kExpected = "expected";
 MoELayerCheckpoint open_layer(const JobOptions& options) {
   const std::string text = fmt::format("layer {} of {}", options.layer, options.checkpoint);
   progress("reading " + text);
+  const auto show = [&](const LoadProgress& state) {
+    progress(fmt::format("stacking {}: {} of {} MB", text, state.done_bytes / 1'000'000,
+                         state.total_bytes / 1'000'000));
+  };
   MoELayerCheckpoint layer =
-      open_moe_layer(options.checkpoint, options.layer, [&](const LoadProgress& state) {
-        progress(fmt::format("stacking {}: {} of {} MB", text, state.done_bytes / 1'000'000,
-                             state.total_bytes / 1'000'000));
-      });
+      open_moe_layer(options.checkpoint, options.layer,
+                     {.transposed = TransposedWeights::kCopy, .progress = show});
   clear_progress();
   return layer;
 }

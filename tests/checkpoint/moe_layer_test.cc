@@ -135,7 +135,7 @@ TEST(MoELayerCheckpoint, ParametersOfEachFamily) {
 
 TEST(MoELayerCheckpoint, FusedWeightsAreViewsOfTheFile) {
   int64_t num_copies = 0;
-  const auto count = [&](const LoadProgress&) { ++num_copies; };
+  const LoadOptions count{.progress = [&](const LoadProgress&) { ++num_copies; }};
   const MoELayerCheckpoint mixtral = open_moe_layer(checkpoint_dir("mixtral_fused"), 0, count);
   EXPECT_TRUE(mixtral.w_gate_up.is_contiguous());
   const MoELayerCheckpoint gpt_oss = open_moe_layer(checkpoint_dir("gpt_oss"), 0, count);
@@ -146,10 +146,23 @@ TEST(MoELayerCheckpoint, FusedWeightsAreViewsOfTheFile) {
   EXPECT_EQ(num_copies, 0);
 }
 
+TEST(MoELayerCheckpoint, TransposedWeightsAreCopiedWhereAsked) {
+  int64_t num_copies = 0;
+  const MoELayerCheckpoint view = open_moe_layer(checkpoint_dir("gpt_oss"), 1);
+  const MoELayerCheckpoint copy =
+      open_moe_layer(checkpoint_dir("gpt_oss"), 1,
+                     {.transposed = TransposedWeights::kCopy,
+                      .progress = [&](const LoadProgress&) { ++num_copies; }});
+  EXPECT_EQ(num_copies, 2 * 5);
+  EXPECT_TRUE(copy.w_gate_up.is_contiguous() && copy.w_down.is_contiguous());
+  EXPECT_TRUE(bit_equal(copy.w_gate_up, view.w_gate_up));
+  EXPECT_TRUE(bit_equal(copy.w_down, view.w_down));
+}
+
 TEST(MoELayerCheckpoint, ProgressCountsTheBytesOfTheCopies) {
   std::vector<LoadProgress> told;
   open_moe_layer(checkpoint_dir("deepseek_v3"), 1,
-                 [&](const LoadProgress& progress) { told.push_back(progress); });
+                 {.progress = [&](const LoadProgress& progress) { told.push_back(progress); }});
   ASSERT_EQ(told.size(), 8 * 3 + 2);  // each expert's three, the shared gate and up
   int64_t before = 0;
   for (const LoadProgress& progress : told) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -11,9 +10,9 @@
 #include <vector>
 
 #include "tileops/checkpoint/checkpoint_files.h"
+#include "tileops/checkpoint/copies.h"
 #include "tileops/checkpoint/moe_config.h"
 #include "tileops/core/check.h"
-#include "tileops/cpu/parallel.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_settings.h"
 
 namespace tileops {
@@ -23,38 +22,12 @@ namespace {
 constexpr std::array kHalf{DType::kBF16, DType::kF16};
 constexpr std::array kFloats{DType::kBF16, DType::kF16, DType::kF32};
 constexpr std::string_view kLayers = "model.layers.";
-constexpr int64_t kBytesOfATask = 1 << 20;
-
-int64_t num_bytes(const Tensor& tensor) {
-  return tensor.num_elements() * dtype_bytes(tensor.dtype());
-}
-
-/// A tensor of a file, and where it goes in a stacked one.
-struct Copy {
-  Tensor source;
-  Tensor destination;
-};
-
-/// Copies contiguous tensors, at the speed of all threads.
-void run_copies(const std::vector<Copy>& copies,
-                const std::function<void(const LoadProgress&)>& progress) {
-  LoadProgress state;
-  for (const Copy& copy : copies) state.total_bytes += num_bytes(copy.source);
-  for (const auto& [source, destination] : copies) {
-    cpu::parallel_for(num_bytes(source), kBytesOfATask, [&](int64_t begin, int64_t end) {
-      std::memcpy(destination.data_as<std::byte>() + begin, source.data_as<std::byte>() + begin,
-                  static_cast<size_t>(end - begin));
-    });
-    state.done_bytes += num_bytes(source);
-    if (progress) progress(state);
-  }
-}
-
 /// Finds, checks and arranges the tensors of one layer.
 class LayerReader {
  public:
-  LayerReader(const std::string& dir, int64_t layer)
-      : config_(read_moe_config(dir)),
+  LayerReader(const std::string& dir, int64_t layer, const LoadOptions& options)
+      : options_(options),
+        config_(read_moe_config(dir)),
         family_(*config_.family),
         files_(CheckpointFiles::open(dir)),
         layer_(layer) {
@@ -66,7 +39,7 @@ class LayerReader {
     is_fused_ = family_.projections[0].empty() || files_.contains(experts() + "gate_up_proj");
   }
 
-  MoELayerCheckpoint read(const std::function<void(const LoadProgress&)>& progress) {
+  MoELayerCheckpoint read() {
     MoELayerCheckpoint layer{.model_type = family_.model_type,
                              .layer = layer_,
                              .routing = config_.routing,
@@ -75,7 +48,7 @@ class LayerReader {
     is_fused_ ? read_fused_experts(layer) : stack_experts(layer);
     if (config_.shared_inter > 0) read_shared_experts(layer);
     refuse_unknown_expert_tensors();
-    run_copies(copies_, progress);
+    run_copies(copies_, options_.progress);
     return layer;
   }
 
@@ -167,10 +140,21 @@ class LayerReader {
       layer.w_down = weight(down, {e, h, f});
       return;
     }
-    layer.w_gate_up = weight(gate_up, {e, h, 2 * f}).transpose(1, 2);
-    layer.w_down = weight(down, {e, f, h}).transpose(1, 2);
+    layer.w_gate_up = transposed(weight(gate_up, {e, h, 2 * f}));
+    layer.w_down = transposed(weight(down, {e, f, h}));
     layer.b_gate_up = weight(gate_up + "_bias", {e, 2 * f});
     layer.b_down = weight(down + "_bias", {e, h});
+  }
+
+  /// [E, C, R] of [E, R, C], a view or a tensor that the copies will fill.
+  Tensor transposed(const Tensor& whole) {
+    const Tensor view = whole.transpose(1, 2);
+    if (options_.transposed == TransposedWeights::kView) return view;
+    Tensor stacked = Tensor::empty(view.shape(), view.dtype());
+    for (int64_t e = 0; e < whole.size(0); ++e) {
+      copies_.push_back({view.select(0, e), stacked.select(0, e)});
+    }
+    return stacked;
   }
 
   void stack_experts(MoELayerCheckpoint& layer) {
@@ -206,6 +190,7 @@ class LayerReader {
     copies_.push_back({up, stacked.narrow(0, rows, rows)});
   }
 
+  const LoadOptions& options_;
   const MoEConfig config_;
   const MoEFamily& family_;
   CheckpointFiles files_;
@@ -225,8 +210,8 @@ Params MoELayerCheckpoint::params() const {
 }
 
 MoELayerCheckpoint open_moe_layer(const std::string& dir, int64_t layer,
-                                  const std::function<void(const LoadProgress&)>& progress) {
-  return checkpoint::LayerReader(dir, layer).read(progress);
+                                  const LoadOptions& options) {
+  return checkpoint::LayerReader(dir, layer, options).read();
 }
 
 }  // namespace tileops

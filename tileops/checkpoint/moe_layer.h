@@ -48,15 +48,25 @@ struct LoadProgress {
   int64_t total_bytes = 0;  // of the tensors that are copied
 };
 
+/// Of weights that the file holds whole, but transposed (GPT-OSS).
+enum class TransposedWeights : uint8_t {
+  kView,  // strided views, without a copy; CPU kernels take many times longer to read them
+  kCopy,  // contiguous copies, made once
+};
+
+struct LoadOptions {
+  TransposedWeights transposed = TransposedWeights::kView;
+  std::function<void(const LoadProgress&)> progress = nullptr;  // told after each copy
+};
+
 /// Reads a layer of DIR: config.json, and model.safetensors or the shards that
 /// model.safetensors.index.json names. Families: Mixtral, Qwen3-MoE, DeepSeek-V3, GPT-OSS, with a
 /// tensor an expert or fused ones, in float16 or bfloat16. Every tensor is checked before any is
-/// copied; `progress` is told after each copy, on this thread.
+/// copied.
 /// Errors: kIo (a file or tensor that is missing, malformed or quantised; one line: file, tensor,
 ///         expected, found), kValue (another model_type); kOutOfMemory.
 /// Source: transformers 5, models/{mixtral,qwen3_moe,deepseek_v3,gpt_oss}, conversion_mapping.py.
-MoELayerCheckpoint open_moe_layer(
-    const std::string& dir, int64_t layer,
-    const std::function<void(const LoadProgress&)>& progress = nullptr);
+MoELayerCheckpoint open_moe_layer(const std::string& dir, int64_t layer,
+                                  const LoadOptions& options = {});
 
 }  // namespace tileops
