@@ -17,7 +17,7 @@ bool declare(EntryContext& context, const std::string& name, Symbol symbol, cons
     context.report.add("S110", place, fmt::format("'{}' is no name", name));
     return false;
   }
-  if (!context.entry.scope.symbols.try_emplace(name, std::move(symbol)).second) {
+  if (!context.entry.scope.symbols.try_emplace(name, symbol).second) {
     context.report.add("S210", place, fmt::format("two things are named '{}'", name));
     return false;
   }
@@ -235,7 +235,7 @@ void read_params(EntryContext& context, const YamlNode& node, const Place& place
   for (size_t i = 0; i < entry.params.size(); ++i) {
     Symbol symbol{ExprOp::kParam, static_cast<int32_t>(i), kind_of(entry.param_types[i]),
                   entry.params[i].execution};
-    declare(context, entry.params[i].name, std::move(symbol), place.at(entry.params[i].name, 0));
+    declare(context, entry.params[i].name, symbol, place.at(entry.params[i].name, 0));
   }
 }
 
@@ -299,7 +299,7 @@ void declare_tensors(EntryContext& context, const YamlNode& node, const Place& p
                            fmt::format("'{}' is taken or no name", name));
       }
     } else {
-      declare(context, name, std::move(symbol), place.at(name, value.line));
+      declare(context, name, symbol, place.at(name, value.line));
     }
     decls.push_back(std::move(decl));
   }

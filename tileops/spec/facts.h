@@ -52,11 +52,11 @@ struct CallFacts {
   /// That of the tensors which the spec does not put on the CPU; where the call has none, what
   /// stood here before the check.
   Device device = kCpuDevice;
-  bool has_device = false;              // whether the call has such a tensor
-  std::string_view effect_branch;       // "" or the branch's suffix: "out", "mutated", …
-  uint32_t mutated = 0;                 // bit i: input i is written
-  bool writes = false;                  // some tensor is written
-  bool writes_elements = false;         // some written tensor has elements
+  bool has_device = false;         // whether the call has such a tensor
+  std::string_view effect_branch;  // "" or the branch's suffix: "out", "mutated", …
+  uint32_t mutated = 0;            // bit i: input i is written
+  bool writes = false;             // some tensor is written
+  bool writes_elements = false;    // some written tensor has elements
   std::array<IndexValue, kMaxIndices> indices;
   std::array<TensorFacts, kMaxTensors> inputs;
   std::array<TensorFacts, kMaxTensors> outputs;  // as inferred; present: false for an absent output

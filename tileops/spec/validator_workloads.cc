@@ -37,8 +37,8 @@ class RowCheck {
   }
 
  private:
-  void fault(std::string_view code, std::string message) {
-    report_.add(code, place_, std::move(message));
+  void fault(std::string_view code, std::string_view message) {
+    report_.add(code, place_, message);
   }
 
   bool instantiate() {

@@ -15,6 +15,7 @@ namespace {
 std::string case_id(const WorkloadRow& row, const std::vector<std::pair<int, DType>>& dtypes) {
   if (dtypes.empty()) return row.label;
   std::vector<std::string_view> names;
+  names.reserve(dtypes.size());
   for (const auto& [slot, dtype] : dtypes) names.push_back(dtype_name(dtype));
   return fmt::format("{}/{}", row.label, fmt::join(names, "-"));
 }
@@ -173,8 +174,8 @@ WorkloadCase workload_case(const Entry& entry, std::string_view id_or_label) {
         id_or_label.substr(0, 100), fmt::join(entry.workload_labels(), ", "));
 }
 
-std::vector<Tensor> make_inputs(std::shared_ptr<const Entry> entry, const WorkloadCase& which,
-                                uint64_t seed) {
+std::vector<Tensor> make_inputs(const std::shared_ptr<const Entry>& entry,
+                                const WorkloadCase& which, uint64_t seed) {
   const WorkloadInstance instance(entry, which);
   std::vector<Tensor> inputs(entry->inputs().size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -195,7 +196,7 @@ std::vector<Tensor> make_inputs(std::shared_ptr<const Entry> entry, const Worklo
   return inputs;
 }
 
-std::vector<Tensor> make_meta_inputs(std::shared_ptr<const Entry> entry,
+std::vector<Tensor> make_meta_inputs(const std::shared_ptr<const Entry>& entry,
                                      const WorkloadCase& which) {
   const WorkloadInstance instance(entry, which);
   std::vector<Tensor> inputs(entry->inputs().size());
