@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by ./test --all: what takes longer than an edit-test round.
-tileops_packages=(clang-14 libclang-rt-14-dev clang-format-14)
+tileops_packages=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14)
 tileops_install_packages
 cmake/check_format.sh
+cmake/check_tidy.sh
 
 cmake/build.sh asan
 ctest --test-dir build/asan --output-on-failure -j "$(nproc)"
