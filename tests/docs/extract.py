@@ -19,10 +19,10 @@ using namespace tileops;
 """
 TEST = """
 TEST(Docs, {name}) {{
-  const Tensor expert_input = testing::random_tensor({{6, 8}}, DType::kBF16, 1);
-  const Tensor w_gate_up = testing::random_tensor({{3, 32, 8}}, DType::kBF16, 2);
-  const Tensor w_down = testing::random_tensor({{3, 8, 16}}, DType::kBF16, 3);
-  const Tensor layout_metadata = testing::int_tensor({{3}}, {{2, 2, 6}});
+  const Tensor expert_input = tileops::testing::random_tensor({{6, 8}}, DType::kBF16, 1);
+  const Tensor w_gate_up = tileops::testing::random_tensor({{3, 32, 8}}, DType::kBF16, 2);
+  const Tensor w_down = tileops::testing::random_tensor({{3, 8, 16}}, DType::kBF16, 3);
+  const Tensor layout_metadata = tileops::testing::int_tensor({{3}}, {{2, 2, 6}});
 {body}}}
 """
 
