@@ -13,5 +13,5 @@
 #include "tileops/ops/moe/permute_align/permute_align_op.h"
 #include "tileops/ops/moe/post_permute/post_permute_op.h"
 #include "tileops/ops/moe/pre_permute/pre_permute_op.h"
-#include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_op.h"
 #include "tileops/ops/moe/prepare_finalize.h"
+#include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_op.h"

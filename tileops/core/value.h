@@ -36,7 +36,7 @@ class Value {
   using List = std::vector<Value>;
 
   Value() = default;
-  Value(None) {}  // NOLINT(google-explicit-constructor)
+  Value(None) {}                                        // NOLINT(google-explicit-constructor)
   Value(bool v) : data_(v) {}                           // NOLINT(google-explicit-constructor)
   Value(int v) : data_(static_cast<int64_t>(v)) {}      // NOLINT(google-explicit-constructor)
   Value(int64_t v) : data_(v) {}                        // NOLINT(google-explicit-constructor)

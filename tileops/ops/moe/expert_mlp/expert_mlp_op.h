@@ -21,8 +21,8 @@ namespace tileops {
 class MoEExpertMLPFwdOp : public TypedOp<MoEExpertMLPFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEExpertMLPFwdOp";
-  using delegate_types = DelegateTypes<Stage<"gate_up", MoEGroupedGemmFwdOp>,
-                                       Stage<"down", MoEGroupedGemmFwdOp>>;
+  using delegate_types =
+      DelegateTypes<Stage<"gate_up", MoEGroupedGemmFwdOp>, Stage<"down", MoEGroupedGemmFwdOp>>;
 
   explicit MoEExpertMLPFwdOp(MGroupedLayout layout,
                              GatedActivation activation = GatedActivation::silu_and_mul,
@@ -30,7 +30,8 @@ class MoEExpertMLPFwdOp : public TypedOp<MoEExpertMLPFwdOp> {
       : MoEExpertMLPFwdOp(layout, activation, false, std::move(options)) {}
   MoEExpertMLPFwdOp(MGroupedLayout layout, GatedActivation activation, bool batch_invariant,
                     OpOptions options = {});
-  static std::shared_ptr<MoEExpertMLPFwdOp> from_params(const Params& params, const OpOptions& options);
+  static std::shared_ptr<MoEExpertMLPFwdOp> from_params(const Params& params,
+                                                        const OpOptions& options);
 
   struct Optional {
     Tensor b_gate_up;
@@ -42,7 +43,8 @@ class MoEExpertMLPFwdOp : public TypedOp<MoEExpertMLPFwdOp> {
     return invoke(*this, expert_input, w_gate_up, w_down, layout_metadata, optional);
   }
   static Tensor invoke(const Op& op, const Tensor& expert_input, const Tensor& w_gate_up,
-                       const Tensor& w_down, const Tensor& layout_metadata, const Optional& optional = {});
+                       const Tensor& w_down, const Tensor& layout_metadata,
+                       const Optional& optional = {});
 
  protected:
   Results forward(Call& call) const override;

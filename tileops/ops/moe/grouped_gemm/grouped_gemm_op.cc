@@ -26,25 +26,25 @@ std::string Call::to_string() const {
 Call make_call(const MGroupedLayout& layout, const GatedActivation& activation,
                bool batch_invariant, const Args& args) {
   const Shape& a = args.a.shape();
-  return {.layout = layout,
-          .activation = activation,
-          .batch_invariant = batch_invariant,
-          .dtype = args.a.dtype(),
-          .out_dtype = args.out.dtype(),
-          .has_bias = args.bias.defined(),
-          .device = args.a.device(),
-          .num_rows = layout.is_masked() ? a[0] * a[1] : a[0],
-          .num_experts = args.b.shape()[0],
-          .n = args.b.shape()[1],
-          .k = args.b.shape()[2],
-          .k_major = is_inner_contiguous(args.a) && is_inner_contiguous(args.b),
-          .out_n_major = is_inner_contiguous(args.out),
-          .a_alignment = alignment_of(args.a),
-          .b_alignment = alignment_of(args.b),
-          .out_alignment = alignment_of(args.out),
-          .even_rows =
-              row_matrix(layout, args.a).is_flat() && row_matrix(layout, args.out).is_flat(),
-          .expanded = is_expanded(args.a) || is_expanded(args.b)};
+  return {
+      .layout = layout,
+      .activation = activation,
+      .batch_invariant = batch_invariant,
+      .dtype = args.a.dtype(),
+      .out_dtype = args.out.dtype(),
+      .has_bias = args.bias.defined(),
+      .device = args.a.device(),
+      .num_rows = layout.is_masked() ? a[0] * a[1] : a[0],
+      .num_experts = args.b.shape()[0],
+      .n = args.b.shape()[1],
+      .k = args.b.shape()[2],
+      .k_major = is_inner_contiguous(args.a) && is_inner_contiguous(args.b),
+      .out_n_major = is_inner_contiguous(args.out),
+      .a_alignment = alignment_of(args.a),
+      .b_alignment = alignment_of(args.b),
+      .out_alignment = alignment_of(args.out),
+      .even_rows = row_matrix(layout, args.a).is_flat() && row_matrix(layout, args.out).is_flat(),
+      .expanded = is_expanded(args.a) || is_expanded(args.b)};
 }
 
 }  // namespace grouped_gemm
