@@ -20,6 +20,10 @@
 namespace tileops::cuda {
 namespace {
 
+/// What all kernels of this library ask for at most, most often: a block that starts with it does
+/// not grow.
+constexpr int64_t kLeastBytes = 16 << 20;
+
 struct Block {
   std::byte* data = nullptr;
   int64_t bytes = 0;
@@ -139,7 +143,7 @@ Workspace workspace(Stream stream, int64_t scratch_bytes) {
   const ContextGuard context(stream.device);
   const Capture capture = capture_of(stream);
   const User user{stream, capture.id};
-  const int64_t bytes = kZeroedBytes + scratch_bytes;
+  const int64_t bytes = std::max(kZeroedBytes + scratch_bytes, kLeastBytes);
   if (const Block known = blocks().find(user); known.bytes >= bytes) return split(known);
   std::lock_guard lock(blocks().making);
   const Block former = blocks().find(user);

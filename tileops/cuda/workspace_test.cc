@@ -41,10 +41,17 @@ TEST_F(WorkspaceTest, AStreamKeepsItsOwnAndOthersGetAnother) {
 
 TEST_F(WorkspaceTest, GrowsAtLeastTwofold) {
   const Stream stream = fresh_stream();
-  const Workspace small = workspace(stream, 1000);
-  const Workspace large = workspace(stream, 1001);
+  constexpr int64_t kLarge = 17 << 20;
+  const Workspace small = workspace(stream, kLarge);
+  const Workspace large = workspace(stream, kLarge + 1);
   EXPECT_NE(large.zeroed, small.zeroed);
-  EXPECT_EQ(workspace(stream, 2000).zeroed, large.zeroed);
+  EXPECT_EQ(workspace(stream, 2 * kLarge).zeroed, large.zeroed);
+}
+
+TEST_F(WorkspaceTest, WhatKernelsUsuallyAskForIsThereFromTheStart) {
+  const Stream stream = fresh_stream();
+  const Workspace first = workspace(stream, 1);
+  EXPECT_EQ(workspace(stream, 15 << 20).zeroed, first.zeroed);
 }
 
 TEST_F(WorkspaceTest, AGraphHasItsOwnUntilItIsGone) {

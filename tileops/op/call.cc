@@ -28,7 +28,14 @@ Call::Call(const Op& op, const spec::CallTensors& tensors)
   size_t slot = 0;
   const auto inputs = op.entry().inputs();
   for (size_t i = 0; i < inputs.size() && i < tensors.inputs.size(); ++i) {
-    if (inputs[i].metadata) record_->metadata_[slot++] = tensors.inputs[i];
+    if (!inputs[i].metadata) continue;
+    // A stage's metadata on a GPU is of a stream or a graph that may be gone before the record.
+    const Tensor& given = tensors.inputs[i];
+    const bool keeps =
+        parent_ == nullptr || !given.defined() || given.device().type != DeviceType::kCUDA;
+    if (keeps) record_->metadata_[slot] = given;
+    record_->keeps_metadata_ = record_->keeps_metadata_ && keeps;
+    ++slot;
   }
   if (timing_on.load(std::memory_order_relaxed)) start_ = std::chrono::steady_clock::now();
   innermost_call = this;

@@ -55,6 +55,9 @@ Tensor CallRecord::metadata(std::string_view input) const {
     if (decl.name == input) {
       TILEOPS_CHECK(ErrorKind::kState, facts_.device.type != DeviceType::kMeta,
                     "{}: {} of a meta call has no contents to read", op(), input);
+      TILEOPS_CHECK(ErrorKind::kState, keeps_metadata_,
+                    "{}: {} of a stage's call on a GPU is not kept; call the op by itself", op(),
+                    input);
       return metadata_[slot];
     }
     ++slot;

@@ -55,7 +55,8 @@ class CallRecord {
   /// Names of the outputs and mutated inputs that the call wrote.
   std::vector<std::string> written() const;
   /// A metadata input, for reading its contents later; absent where it was not given.
-  /// Errors: kValue (no metadata input of that name), kState (a meta call has no contents).
+  /// Errors: kValue (no metadata input of that name), kState (a meta call has no contents; a stage's
+  /// call on a GPU keeps none).
   Tensor metadata(std::string_view input) const;
 
   /// Declared stages, in order.
@@ -84,6 +85,7 @@ class CallRecord {
   std::shared_ptr<const spec::Signature> signature_;
   spec::CallFacts facts_;
   std::array<Tensor, kMaxMetadata> metadata_;
+  bool keeps_metadata_ = true;
   std::array<KernelUse, kMaxKernels> kernels_;
   size_t num_kernels_ = 0;
   std::vector<Filed> filed_;
