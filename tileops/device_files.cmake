@@ -18,5 +18,11 @@ set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/groups.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/partials.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/work.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90_params.h
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh
-  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h)
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/post_permute/post_permute_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/post_permute/post_permute_sm90_params.h
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/pre_permute/pre_permute_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/pre_permute/pre_permute_sm90_params.h)

@@ -53,5 +53,6 @@ Call make_call(const Routing& routing, const Args& args);
 
 Implementation<FusedTopK> reference();
 Implementation<FusedTopK> cpu_rows();
+Implementation<FusedTopK> sm90_warp_per_token();
 
 }  // namespace tileops::fused_topk

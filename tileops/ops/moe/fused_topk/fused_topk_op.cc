@@ -53,7 +53,8 @@ std::shared_ptr<FusedTopKFwdOp> FusedTopKFwdOp::from_params(const Params& params
 }
 
 std::vector<AnyImplementation> FusedTopKFwdOp::kernel_types() {
-  return {erase(fused_topk::reference()), erase(fused_topk::cpu_rows())};
+  return {erase(fused_topk::reference()), erase(fused_topk::cpu_rows()),
+          erase(fused_topk::sm90_warp_per_token())};
 }
 
 FusedTopKFwdOp::Output FusedTopKFwdOp::invoke(const Op& op, const Tensor& gating_output,

@@ -55,5 +55,6 @@ Call make_call(const MGroupedLayout& layout, double routed_scaling_factor, const
 
 Implementation<PostPermute> reference();
 Implementation<PostPermute> cpu_weighted_sum();
+Implementation<PostPermute> sm90_weighted_sum();
 
 }  // namespace tileops::post_permute

@@ -65,7 +65,8 @@ std::shared_ptr<MoEPostPermuteFwdOp> MoEPostPermuteFwdOp::from_params(const Para
 }
 
 std::vector<AnyImplementation> MoEPostPermuteFwdOp::kernel_types() {
-  return {erase(post_permute::reference()), erase(post_permute::cpu_weighted_sum())};
+  return {erase(post_permute::reference()), erase(post_permute::cpu_weighted_sum()),
+          erase(post_permute::sm90_weighted_sum())};
 }
 
 Tensor MoEPostPermuteFwdOp::invoke(const Op& op, const Tensor& expert_output,

@@ -52,5 +52,6 @@ Call make_call(const MGroupedLayout& layout, int64_t num_experts, const Args& ar
 
 Implementation<PrePermute> reference();
 Implementation<PrePermute> cpu_gather();
+Implementation<PrePermute> sm90_counting_sort();
 
 }  // namespace tileops::pre_permute

@@ -46,7 +46,8 @@ std::shared_ptr<MoEPrePermuteFwdOp> MoEPrePermuteFwdOp::from_params(const Params
 }
 
 std::vector<AnyImplementation> MoEPrePermuteFwdOp::kernel_types() {
-  return {erase(pre_permute::reference()), erase(pre_permute::cpu_gather())};
+  return {erase(pre_permute::reference()), erase(pre_permute::cpu_gather()),
+          erase(pre_permute::sm90_counting_sort())};
 }
 
 MoEPrePermuteFwdOp::Output MoEPrePermuteFwdOp::invoke(const Op& op, const Tensor& hidden_states,
