@@ -92,11 +92,13 @@ int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,
   return 256 + index + activated + std::max(permuted, indexed);
 }
 
-/// Batch invariance keeps to one path, whatever the number of routes.
+/// Batch invariance keeps to one path, whatever the number of routes; on a GPU the permuted path
+/// serves any number.
 bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
   if (settings_.small_route != SmallRoute::kAuto)
     return settings_.small_route == SmallRoute::kAlways;
-  return !settings_.batch_invariant && call.input(2).num_elements() <= kSmallRoutes;
+  return !settings_.batch_invariant && call.device().type == DeviceType::kCPU &&
+         call.input(2).num_elements() <= kSmallRoutes;
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole layer on a Hopper GPU, beside the CPU's; skips where there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/gpu.h"
+#include "tileops/core/error_testing.h"
+#include "tileops/cuda/graph.h"
+#include "tileops/cuda/launch.h"
+#include "tileops/ops/moe/fused_moe/fused_moe_op.h"
+
+namespace tileops {
+namespace {
+
+using testing::bit_equal;
+using testing::elements;
+using testing::kGpu;
+using testing::random_tensor;
+
+struct FusedMoEGpu : testing::HopperTest {};
+
+struct Sizes {
+  int64_t tokens, experts, hidden, inter, top_k;
+};
+
+struct Layer {
+  Tensor hidden, gating, w_gate_up, w_down, b_gate_up, b_down;
+
+  static Layer random(const Sizes& s, DType dtype, uint64_t seed) {
+    return {random_tensor({s.tokens, s.hidden}, dtype, seed),
+            random_tensor({s.tokens, s.experts}, DType::kF32, seed + 1, 2.0),
+            random_tensor({s.experts, 2 * s.inter, s.hidden}, dtype, seed + 2,
+                          1 / std::sqrt(static_cast<double>(s.hidden))),
+            random_tensor({s.experts, s.hidden, s.inter}, dtype, seed + 3,
+                          1 / std::sqrt(static_cast<double>(s.inter))),
+            random_tensor({s.experts, 2 * s.inter}, dtype, seed + 4),
+            random_tensor({s.experts, s.hidden}, dtype, seed + 5)};
+  }
+  Layer on_gpu() const {
+    const auto x = testing::to_gpu({hidden, gating, w_gate_up, w_down, b_gate_up, b_down});
+    return {x[0], x[1], x[2], x[3], x[4], x[5]};
+  }
+  FusedMoEFwdOp::Output run(const FusedMoEFwdOp& op) const {
+    return op(hidden, gating, w_gate_up, w_down, {.b_gate_up = b_gate_up, .b_down = b_down});
+  }
+};
+
+Routing routing_of(const Sizes& s) {
+  return {.top_k = s.top_k, .renormalize = true, .routed_scaling_factor = 1.5};
+}
+
+TEST_F(FusedMoEGpu, TheWholeLayerAgreesWithTheCpu) {
+  const Sizes sizes[] = {{1, 8, 128, 64, 2},  {33, 8, 128, 96, 2}, {300, 16, 256, 64, 4},
+                         {64, 5, 63, 31, 5},  {0, 8, 128, 64, 2},  {700, 1, 64, 64, 1},
+                         {40, 300, 32, 16, 8}};
+  for (const Sizes& s : sizes) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE("T " + std::to_string(s.tokens) + " E " + std::to_string(s.experts));
+      const FusedMoEFwdOp op(routing_of(s), {.return_routing = true});
+      const Layer cpu = Layer::random(s, dtype, 7), gpu = cpu.on_gpu();
+      const FusedMoEFwdOp::Output want = cpu.run(op), got = gpu.run(op), again = gpu.run(op);
+      EXPECT_EQ(elements(cuda::to_host(got.topk_ids)), elements(want.topk_ids));
+      EXPECT_EQ(elements(cuda::to_host(got.tokens_per_expert)), elements(want.tokens_per_expert));
+      const Tensor output = cuda::to_host(got.output);
+      EXPECT_LE(testing::relative_error(output, want.output), 2 * testing::tolerance(dtype));
+      EXPECT_TRUE(bit_equal(output, cuda::to_host(again.output))) << "from run to run";
+    }
+  }
+}
+
+TEST_F(FusedMoEGpu, DroppedRoutesAddNothing) {
+  const Sizes s{50, 6, 64, 64, 3};
+  const Layer cpu = Layer::random(s, DType::kBF16, 3), gpu = cpu.on_gpu();
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 150; ++i) ids.push_back(i < 9 ? -1 : (i * 31) % 8 - 1);
+  const Tensor topk_ids = testing::int_tensor({50, 3}, ids);
+  const Tensor weights = random_tensor({50, 3}, DType::kF32, 9);
+  const FusedMoEExpertsFwdOp op;
+  const Tensor want = op(cpu.hidden, weights, topk_ids, cpu.w_gate_up, cpu.w_down);
+  const Tensor got = cuda::to_host(op(gpu.hidden, cuda::to_device(weights, kGpu),
+                                      cuda::to_device(topk_ids, kGpu), gpu.w_gate_up, gpu.w_down));
+  EXPECT_LE(testing::relative_error(got, want), 2 * testing::tolerance(DType::kBF16));
+  EXPECT_EQ(elements(got.narrow(0, 0, 3)), std::vector<double>(3 * 64, 0.0));
+}
+
+TEST_F(FusedMoEGpu, AGraphReplaysOnChangedContents) {
+  const Sizes s{200, 8, 128, 64, 2};
+  const FusedMoEFwdOp op(routing_of(s));
+  const Layer gpu = Layer::random(s, DType::kBF16, 1).on_gpu();
+  gpu.run(op);
+  const cuda::OwnedStream stream(kGpu);
+  Tensor output;
+  const cuda::Graph graph = cuda::Graph::capture(stream, [&] { output = gpu.run(op).output; });
+  for (const uint64_t seed : {1, 2, 3, 1}) {
+    const Layer contents = Layer::random(s, DType::kBF16, seed);
+    const auto put = [](const Tensor& to, const Tensor& from) {
+      cuda::copy_to_device(to.data(), from.data(),
+                           static_cast<size_t>(from.num_elements() * dtype_bytes(from.dtype())),
+                           kGpu);
+    };
+    put(gpu.hidden, contents.hidden);
+    put(gpu.gating, contents.gating);
+    for (int i = 0; i < 10; ++i) graph.replay(stream);
+    cuda::synchronize(stream);
+    EXPECT_TRUE(bit_equal(cuda::to_host(output), cuda::to_host(gpu.run(op).output)))
+        << "contents " << seed;
+  }
+}
+
+TEST_F(FusedMoEGpu, TheIndexedPathIsNotTakenUnlessItIsForced) {
+  const Sizes s{2, 4, 64, 64, 2};
+  const Layer gpu = Layer::random(s, DType::kBF16, 1).on_gpu();
+  const Tensor ids = cuda::to_device(testing::int_tensor({2, 2}, {0, 1, 2, 3}), kGpu);
+  const Tensor weights = cuda::to_device(random_tensor({2, 2}, DType::kF32, 9), kGpu);
+  const FusedMoEExpertsFwdOp automatic, always({.small_route = SmallRoute::kAlways});
+  automatic(gpu.hidden, weights, ids, gpu.w_gate_up, gpu.w_down);
+  const std::string error =
+      error_of([&] { always(gpu.hidden, weights, ids, gpu.w_gate_up, gpu.w_down); });
+  EXPECT_THAT(error, ::testing::HasSubstr("IndexedExpertMLPFwdOp"));
+}
+
+}  // namespace
+}  // namespace tileops
