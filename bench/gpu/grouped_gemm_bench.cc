@@ -120,8 +120,11 @@ void print_host_cost(const char* what, const Call& call) {
 /// A launch of a kernel that returns at once: what the driver takes.
 void print_launch_cost() {
   const Stream stream = current_stream(kCuda0);
-  const cuda::Function& function =
-      cuda::kernel_cache().get(cuda::registered_programs().front(), stream).functions()[1];
+  const std::vector<cuda::ProgramSpec> specs = cuda::registered_programs();
+  const auto spec = std::find_if(specs.begin(), specs.end(), [](const cuda::ProgramSpec& any) {
+    return any.name.starts_with("grouped_gemm");
+  });
+  const cuda::Function& function = cuda::kernel_cache().get(*spec, stream).functions()[1];
   const grouped_gemm::PerRowSegmentsParams params{};
   const auto launch_with = [&](cuda::LaunchOrder order) {
     cuda::launch(function, {.grid = {1}, .cta = {256}, .order = order}, stream, params);
