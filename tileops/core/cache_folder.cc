@@ -14,7 +14,7 @@ std::string variable(const char* name) {
 }  // namespace
 
 std::string cache_folder() {
-  if (const std::string stated = variable("TILEOPS_CACHE_DIR"); !stated.empty()) return stated;
+  if (std::string stated = variable("TILEOPS_CACHE_DIR"); !stated.empty()) return stated;
   if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/tileops";
   if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/tileops";
   return "";
