@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by ./test --all: the threads' tests under ThreadSanitizer, and 60 s of each fuzzer.
-tileops_packages=(clang-14 libclang-rt-14-dev)
+tileops_packages=(clang libclang-rt-14-dev)
 tileops_install_packages
 
 cmake/build.sh tsan threads_test
