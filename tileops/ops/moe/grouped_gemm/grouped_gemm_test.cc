@@ -294,6 +294,25 @@ TEST(GroupedGemm, MetadataThatBreaksItsRulesNeverLeadsOutside) {
   }
 }
 
+TEST(GroupedGemm, RowsOfEachLayoutAreWhereTheSpecSays) {
+  const auto rows = [](const MGroupedLayout& layout, const std::vector<int64_t>& metadata,
+                       int64_t num_experts, int64_t num_rows) {
+    std::vector<std::vector<int64_t>> found;
+    const Tensor tensor = int_tensor({static_cast<int64_t>(metadata.size())}, metadata);
+    for (const ExpertRows& r : expert_rows(layout, tensor, num_experts, num_rows)) {
+      found.push_back({r.expert, r.row_begin, r.num_rows});
+    }
+    return found;
+  };
+  using Rows = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(rows(kTight, {2, 2, 5}, 3, 5), (Rows{{0, 0, 2}, {2, 2, 3}}));
+  EXPECT_EQ(rows(MGroupedLayout::aligned_physical_psum(4), {1, 4, 9}, 3, 12),
+            (Rows{{0, 0, 1}, {2, 4, 5}}));
+  EXPECT_EQ(rows(MGroupedLayout::aligned_per_row(2), {0, 0, 2, 2, 3, 3}, 3, 6),
+            (Rows{{0, 0, 2}, {2, 2, 2}}));
+  EXPECT_EQ(rows(MGroupedLayout::masked(4), {4, 0, 1}, 3, 12), (Rows{{0, 0, 4}, {2, 8, 1}}));
+}
+
 TEST(GroupedGemm, OneEntryServesManyRowCounts) {
   const MoEGroupedGemmFwdOp op(kTight);
   const Tensor b = random_tensor({2, 8, 8}, DType::kBF16, 8);
