@@ -46,4 +46,17 @@ static_assert(kDLFloat8_e5m2 == static_cast<int>(ours::kFloat8E5M2));
 static_assert(DLPACK_FLAG_BITMASK_READ_ONLY == ours::kFlagReadOnly);
 static_assert(DLPACK_FLAG_BITMASK_IS_COPIED == ours::kFlagIsCopied);
 
+#if DLPACK_MINOR_VERSION >= 3
+#define SAME_MEMBER(theirs, field) \
+  static_assert(offsetof(::DLPackExchangeAPI, theirs) == offsetof(ours::ExchangeApi, field), #field)
+static_assert(sizeof(::DLPackExchangeAPI) == sizeof(ours::ExchangeApi));
+SAME_MEMBER(header.version, version);
+SAME_MEMBER(header.prev_api, prev_api);
+SAME_MEMBER(managed_tensor_allocator, managed_tensor_allocator);
+SAME_MEMBER(managed_tensor_from_py_object_no_sync, managed_tensor_from_py_object);
+SAME_MEMBER(managed_tensor_to_py_object_no_sync, managed_tensor_to_py_object);
+SAME_MEMBER(dltensor_from_py_object_no_sync, dltensor_from_py_object);
+SAME_MEMBER(current_work_stream, current_work_stream);
+#endif
+
 int main() { std::puts("DLPack's structs and codes are PyTorch's"); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "tileops/core/check.h"
 
@@ -103,20 +104,8 @@ struct Consumed {
 
 template <class Managed>
 Tensor consume(Managed* managed) {
-  const DLTensor& source = managed->dl_tensor;
-  const DType dtype = import_dtype(source.dtype);
-  const Device device = import_device(source.device);
-  TILEOPS_CHECK(ErrorKind::kValue, source.ndim >= 0,
-                "dlpack import: ndim must be at least 0, got {}", source.ndim);
-  TILEOPS_CHECK(ErrorKind::kValue, source.ndim == 0 || source.shape != nullptr,
-                "dlpack import: null shape for {} dimensions", source.ndim);
-  const Shape shape = import_dims("sizes", source.shape, source.ndim);
-  const Strides strides = source.strides == nullptr
-                              ? contiguous_strides(shape)
-                              : import_dims("strides", source.strides, source.ndim);
   auto owner = std::make_shared<Consumed<Managed>>();
-  Tensor tensor =
-      Tensor::from_blob(import_data(source, dtype, shape), shape, strides, dtype, device, owner);
+  Tensor tensor = import_view(managed->dl_tensor, owner);
   owner->managed = managed;
   return tensor;
 }
@@ -155,6 +144,21 @@ Managed* produce(const Tensor& tensor) {
 }
 
 }  // namespace
+
+Tensor import_view(const DLTensor& source, std::shared_ptr<const void> owner) {
+  const DType dtype = import_dtype(source.dtype);
+  const Device device = import_device(source.device);
+  TILEOPS_CHECK(ErrorKind::kValue, source.ndim >= 0,
+                "dlpack import: ndim must be at least 0, got {}", source.ndim);
+  TILEOPS_CHECK(ErrorKind::kValue, source.ndim == 0 || source.shape != nullptr,
+                "dlpack import: null shape for {} dimensions", source.ndim);
+  const Shape shape = import_dims("sizes", source.shape, source.ndim);
+  const Strides strides = source.strides == nullptr
+                              ? contiguous_strides(shape)
+                              : import_dims("strides", source.strides, source.ndim);
+  return Tensor::from_blob(import_data(source, dtype, shape), shape, strides, dtype, device,
+                           std::move(owner));
+}
 
 Tensor import_managed(DLManagedTensor* managed) {
   TILEOPS_CHECK(ErrorKind::kValue, managed != nullptr, "dlpack import: null managed tensor");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "tileops/core/tensor.h"
 
@@ -60,6 +61,25 @@ struct DLManagedTensorVersioned {
   uint64_t flags;
   DLTensor dl_tensor;
 };
+
+/// How a framework gives its tensors to C code without a capsule a tensor (DLPack 1.3): its Python
+/// tensor type has a capsule "dlpack_exchange_api" as __dlpack_c_exchange_api__. Functions return 0,
+/// or -1 with a Python error set (the allocator: with set_error called).
+struct ExchangeApi {
+  DLPackVersion version;
+  ExchangeApi* prev_api;  // of an older version; null where there is none
+  int (*managed_tensor_allocator)(DLTensor* prototype, DLManagedTensorVersioned** out,
+                                  void* context,
+                                  void (*set_error)(void* context, const char* kind,
+                                                    const char* message));
+  int (*managed_tensor_from_py_object)(void* object, DLManagedTensorVersioned** out);
+  int (*managed_tensor_to_py_object)(DLManagedTensorVersioned* tensor, void** out);
+  int (*dltensor_from_py_object)(void* object, DLTensor* out);  // borrowed; may be null
+  int (*current_work_stream)(int32_t device_type, int32_t device_id, void** out);
+};
+
+/// A view of what `tensor` describes; `owner` is kept alive by it. Errors: as import_managed.
+Tensor import_view(const DLTensor& tensor, std::shared_ptr<const void> owner);
 
 /// Takes the tensor over: its deleter runs when the last Tensor on it goes. On an error the import
 /// is not consumed: the caller still owns it. Null strides mean contiguous. A read-only tensor is

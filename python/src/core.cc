@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// tileops_cpp._core: the library as the Python package sees it. Private to the package.
+#include "core.h"
+
+#include "tileops/ops/register.h"
+
+NB_MODULE(_core, m) {
+  using namespace tileops::python;
+  tileops::register_ops();
+  bind_errors(m);
+  bind_values(m);
+  bind_tensors(m);
+  bind_spec(m);
+  bind_calls(m);
+}
