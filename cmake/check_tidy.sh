@@ -9,6 +9,6 @@ if ! command -v clang-tidy-14 > /dev/null; then
   exit 0
 fi
 mapfile -t files < <(git ls-files 'tileops/core/*.cc' 'tileops/spec/*.cc' 'tileops/dispatch/*.cc' \
-                                  'tileops/op/*.cc' | grep -v _test.cc)
+                                  'tileops/op/*.cc' | grep -vE '_(test|bench)\.cc$')
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-14 -p build/dev --quiet 2> /dev/null
 echo "tidy: ${#files[@]} files"

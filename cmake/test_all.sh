@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by ./test --all: the threads' tests under ThreadSanitizer, and 60 s of each fuzzer.
-tileops_packages=(clang libclang-rt-14-dev)
+# Sourced by ./test --all: clang-tidy and clang-format where ./test left them out, the threads' tests under
+# ThreadSanitizer, everything under AddressSanitizer and UBSan, and 60 s of each fuzzer.
+tileops_packages=(clang libclang-rt-14-dev clang-tidy-14 clang-format-14)
 tileops_install_packages
+
+cmake/check_format.sh
+cmake/check_tidy.sh
 
 cmake/build.sh tsan threads_test
 ctest --test-dir build/tsan --output-on-failure -R '^threads_test$'
+
+cmake/build.sh asan
+ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -E '^(install|example_|docs)'
 
 cmake/build.sh fuzz fuzz_safetensors fuzz_dlpack fuzz_yaml fuzz_expr
 ctest --test-dir build/fuzz/tests/fuzz --output-on-failure -j "$(nproc)"

@@ -69,6 +69,7 @@ class OnceMap {
     std::sort(ordered.begin(), ordered.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<std::pair<Key, Value>> result;
+    result.reserve(ordered.size());
     for (auto& [order, item] : ordered) result.push_back(std::move(item));
     return result;
   }

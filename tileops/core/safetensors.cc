@@ -68,7 +68,7 @@ std::map<std::string, Tensor> tensors_of(const safetensors::Header& header, cons
 
 std::map<std::string, Tensor> parse_safetensors(const void* data, size_t bytes,
                                                 const std::string& source,
-                                                std::shared_ptr<const void> owner,
+                                                const std::shared_ptr<const void>& owner,
                                                 std::map<std::string, std::string>* metadata) {
   safetensors::Header header =
       safetensors::parse_header({static_cast<const char*>(data), bytes}, source);

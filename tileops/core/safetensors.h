@@ -39,7 +39,8 @@ class SafetensorsFile {
 
 /// Checks and reads a file image that is in memory already; `owner` keeps `data` alive.
 std::map<std::string, Tensor> parse_safetensors(
-    const void* data, size_t bytes, const std::string& source, std::shared_ptr<const void> owner,
+    const void* data, size_t bytes, const std::string& source,
+    const std::shared_ptr<const void>& owner,
     std::map<std::string, std::string>* metadata = nullptr);
 
 /// Writes contiguous copies of CPU tensors, replacing `path` atomically. The header lists them in

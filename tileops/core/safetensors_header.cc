@@ -253,6 +253,7 @@ void check_entry(const Entry& entry, uint64_t data_bytes, const std::string& sou
 void check_cover(const std::vector<Entry>& entries, uint64_t data_bytes,
                  const std::string& source) {
   std::vector<const Entry*> order;
+  order.reserve(entries.size());
   for (const Entry& entry : entries) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
     return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);

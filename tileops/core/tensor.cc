@@ -31,7 +31,7 @@ std::shared_ptr<Storage> allocate_storage(int64_t bytes, Device device) {
   std::unique_ptr<void, Storage::Deleter> data(allocator->allocate(size, stream),
                                                std::move(deleter));
   auto storage = std::make_shared<Storage>(data.get(), bytes, device, data.get_deleter());
-  data.release();
+  static_cast<void>(data.release());  // the storage owns it
   return storage;
 }
 

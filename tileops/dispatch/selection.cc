@@ -21,6 +21,7 @@ bool runs_on(const ImplementationInfo& info, DeviceType type) {
 
 std::string device_type_names(const std::vector<DeviceType>& types) {
   std::vector<std::string_view> names;
+  names.reserve(types.size());
   for (DeviceType type : types) names.push_back(device_type_name(type));
   return fmt::format("{}", fmt::join(names, ", "));
 }

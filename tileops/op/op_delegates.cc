@@ -102,6 +102,7 @@ std::vector<HeldDelegate> Op::held_delegates() const {
   std::stable_sort(slots.begin(), slots.end(),
                    [](const HeldSlot& a, const HeldSlot& b) { return a.key.stage < b.key.stage; });
   std::vector<HeldDelegate> result;
+  result.reserve(slots.size());
   for (const HeldSlot& slot : slots) {
     result.push_back(
         {op_class_.delegate_types()[slot.key.stage].stage, slot.key.identity, slot.op});

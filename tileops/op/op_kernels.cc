@@ -92,7 +92,8 @@ void Op::tune_own_kernels() const {
     }
   }
   for (const auto& [key, kernel] : target_kernels_.built()) {
-    errors.run([&] { tune_target_kernel(*kernel, serving_target().value_or("")); });
+    errors.run(
+        [&, &kernel = kernel] { tune_target_kernel(*kernel, serving_target().value_or("")); });
   }
   tuning_failed_.store(errors.any(), std::memory_order_release);
   errors.rethrow();

@@ -193,6 +193,7 @@ Results Graph::run(const spec::CallTensors& tensors) const {
   bind(tensors.outs, outs_);
   const auto gather = [&](const std::vector<GraphValue>& slots) {
     std::vector<Tensor> result;
+    result.reserve(slots.size());
     for (GraphValue slot : slots)
       result.push_back(slot < 0 ? Tensor() : values[static_cast<size_t>(slot)]);
     return result;
