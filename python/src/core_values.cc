@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters and identities between Python and the library.
+#include <nanobind/stl/string.h>
+
 #include <utility>
 #include <vector>
 
