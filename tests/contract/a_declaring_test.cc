@@ -106,6 +106,24 @@ TEST(ContractA, Contract_A1_an_instance_is_made_by_name_from_parameters) {
               HasSubstr("TestScaleFwdOp: parameter factor"));
 }
 
+TEST(ContractA, Contract_A1_an_instance_made_by_name_takes_what_is_injected) {
+  const std::shared_ptr<Op> first = std::make_shared<ScaleOp>(5);
+  Injected injected;
+  injected.set("first_op", first);
+  const std::shared_ptr<Op> made = ChainOp::op_class().make({{"factor", 3.0}}, {}, injected);
+  EXPECT_EQ(made->held_delegates()[0].op, first);
+  EXPECT_EQ(values_of(ChainOp::invoke(*made, iota(1, 2))), (std::vector<double>{15, 30}));
+  Injected unknown;
+  unknown.set("third_op", first);
+  EXPECT_EQ(error_of([&] { ChainOp::op_class().make({}, {}, unknown); }),
+            "TypeError: TestChainFwdOp: no instance can be injected as third_op; declared: "
+            "first_op, second_op");
+  Injected of_another_type;
+  of_another_type.set("first_op", 3);
+  EXPECT_THAT(error_of([&] { ChainOp::op_class().make({}, {}, of_another_type); }),
+              HasSubstr("TypeError: what is injected as first_op is of another type"));
+}
+
 TEST(ContractA, Contract_A2_delegate_types_are_in_the_order_of_the_composition) {
   declare_all();
   for (const std::string& name : op_class_names()) {

@@ -219,9 +219,11 @@ ChainOp::ChainOp(double factor, std::string tag, std::shared_ptr<Op> first_op,
   second_ = delegate_for<"second">(settled, std::move(second_op), factor, tag_ + ".second");
 }
 
-std::shared_ptr<ChainOp> ChainOp::from_params(const Params& params, const OpOptions& options) {
+std::shared_ptr<ChainOp> ChainOp::from_params(const Params& params, const OpOptions& options,
+                                              const Injected& injected) {
   return std::make_shared<ChainOp>(value_or(params, "factor", 2), text_or_empty(params, "tag"),
-                                   nullptr, nullptr, options);
+                                   injected.get<std::shared_ptr<Op>>("first_op"),
+                                   injected.get<std::shared_ptr<Op>>("second_op"), options);
 }
 
 Results ChainOp::forward(Call& call) const {

@@ -161,7 +161,8 @@ class ChainOp : public UnaryOp<ChainOp> {
 
   explicit ChainOp(double factor = 2, std::string tag = "", std::shared_ptr<Op> first_op = nullptr,
                    std::shared_ptr<Op> second_op = nullptr, OpOptions options = {});
-  static std::shared_ptr<ChainOp> from_params(const Params& params, const OpOptions& options);
+  static std::shared_ptr<ChainOp> from_params(const Params& params, const OpOptions& options,
+                                              const Injected& injected);
 
  protected:
   Results forward(Call& call) const override;

@@ -30,6 +30,8 @@ class Call {
   Call& operator=(const Call&) = delete;
   ~Call();
 
+  /// What the caller gave, in the signature's order; valid as long as the call.
+  const spec::CallTensors& tensors() const { return tensors_; }
   /// An input by its slot in the signature; absent where it was not given.
   const Tensor& input(int slot) const { return tensors_.inputs[static_cast<size_t>(slot)]; }
   /// The buffer that the caller gave for an output (`buffer: out`); absent where none was.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/op/op_class.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -108,10 +109,34 @@ size_t OpClass::stage_index(std::string_view stage) const {
 
 std::shared_ptr<const spec::Entry> OpClass::entry() const { return spec::entry(name()); }
 
-std::shared_ptr<Op> OpClass::make(const Params& params, const OpOptions& options) const {
+std::shared_ptr<Op> OpClass::make(const Params& params, const OpOptions& options,
+                                  const Injected& injected) const {
   TILEOPS_CHECK(ErrorKind::kState, facts_.make != nullptr,
                 "{}: the class cannot be constructed by name", name());
-  return facts_.make(spec::checked_params(*entry(), params), options);
+  for (const auto& [given, instance] : injected.instances()) {
+    const auto& declared = facts_.injected;
+    TILEOPS_CHECK(ErrorKind::kType,
+                  std::find(declared.begin(), declared.end(), given) != declared.end(),
+                  "{}: no instance can be injected as {}; declared: {}", name(), given,
+                  declared.empty() ? "none" : fmt::format("{}", fmt::join(declared, ", ")));
+  }
+  return facts_.make(spec::checked_params(*entry(), params), options, injected);
+}
+
+void Injected::set(std::string name, std::any instance) {
+  instances_.emplace_back(std::move(name), std::move(instance));
+}
+
+const std::any* Injected::find(std::string_view name) const {
+  for (const auto& [given, instance] : instances_) {
+    if (given == name) return &instance;
+  }
+  return nullptr;
+}
+
+void Injected::raise_wrong_type(std::string_view name) {
+  raise(ErrorKind::kType, "what is injected as {} is of another type than its name stands for",
+        name);
 }
 
 const OpClass* find_op_class(std::string_view name) {

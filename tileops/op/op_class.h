@@ -2,6 +2,7 @@
 // OpClass: what is known of an op before any instance exists.
 #pragma once
 
+#include <any>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,29 @@ struct OpOptions {
   std::string device;  // "" or where calls without tensors run, such as "cuda:0"
 };
 
+/// What a constructor takes beside parameters: sub-ops and services, each under a name of the class's
+/// `injected`.
+class Injected {
+ public:
+  void set(std::string name, std::any instance);
+  /// The instance of that name as a T (a shared_ptr); null where none is given.
+  /// Errors: kType where another type was given.
+  template <class T>
+  T get(std::string_view name) const {
+    const std::any* given = find(name);
+    if (given == nullptr) return nullptr;
+    const T* typed = std::any_cast<T>(given);
+    if (typed == nullptr) raise_wrong_type(name);
+    return *typed;
+  }
+  const std::vector<std::pair<std::string, std::any>>& instances() const { return instances_; }
+
+ private:
+  const std::any* find(std::string_view name) const;
+  [[noreturn]] static void raise_wrong_type(std::string_view name);
+  std::vector<std::pair<std::string, std::any>> instances_;
+};
+
 /// A stage of a composite and the class that it may hold.
 struct StageType {
   std::string stage;
@@ -55,7 +79,7 @@ struct OpClassFacts {
   bool tunable = true;                          // false: an op with nothing to tune
   const std::type_info* type = nullptr;         // of the C++ class; null where there is none
   /// Constructs an instance from parameters by name (defaults filled in by the spec).
-  std::function<std::shared_ptr<Op>(const Params&, const OpOptions&)> make;
+  std::function<std::shared_ptr<Op>(const Params&, const OpOptions&, const Injected&)> make;
 };
 
 /// Immutable and alive until the process ends. Reading it needs no instance, device or GPU library.
@@ -79,8 +103,10 @@ class OpClass {
   size_t stage_index(std::string_view stage) const;
   /// The spec entry. Errors: kValue where none of this name is loaded.
   std::shared_ptr<const spec::Entry> entry() const;
-  /// Constructs an instance. Errors: those of the op's constructor.
-  std::shared_ptr<Op> make(const Params& params, const OpOptions& options = {}) const;
+  /// Constructs an instance. Errors: kType (an injected name that the class does not declare); those
+  /// of the op's constructor.
+  std::shared_ptr<Op> make(const Params& params, const OpOptions& options = {},
+                           const Injected& injected = {}) const;
 
  private:
   explicit OpClass(OpClassFacts facts) : facts_(std::move(facts)) {}

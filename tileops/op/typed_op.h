@@ -7,6 +7,7 @@
 //     using delegate_types = DelegateTypes<Stage<"gate_up", MoEGroupedGemmFwdOp>,
 //                                          Stage<"down", MoEGroupedGemmFwdOp>>;
 //     static std::shared_ptr<MoEExpertMLPFwdOp> from_params(const Params&, const OpOptions&);
+//         // or with a third argument, const Injected&, where the class names what is injected
 //     static Tensor invoke(const Op& op, …);   // packs the arguments, calls op.call, unpacks
 //     …
 //   };
@@ -112,8 +113,12 @@ class TypedOp : public Op {
          .injected = Self::injected(),
          .tunable = Self::kTunable,
          .type = &typeid(Self),
-         .make = [](const Params& params, const OpOptions& options) -> std::shared_ptr<Op> {
-           return Self::from_params(params, options);
+         .make = [](const Params& params, const OpOptions& options,
+                    const Injected& injected) -> std::shared_ptr<Op> {
+           if constexpr (requires { Self::from_params(params, options, injected); })
+             return Self::from_params(params, options, injected);
+           else
+             return Self::from_params(params, options);
          }});
     return declared;
   }

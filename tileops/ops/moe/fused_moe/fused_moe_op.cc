@@ -20,9 +20,10 @@ FusedMoEFwdOp::FusedMoEFwdOp(const Routing& routing, const MoELayerSettings& set
 }
 
 std::shared_ptr<FusedMoEFwdOp> FusedMoEFwdOp::from_params(const Params& params,
-                                                          const OpOptions& options) {
-  return std::make_shared<FusedMoEFwdOp>(Routing::from_params(params), layer_settings(params),
-                                         options);
+                                                          const OpOptions& options,
+                                                          const Injected& injected) {
+  return std::make_shared<FusedMoEFwdOp>(Routing::from_params(params),
+                                         layer_settings(params, injected), options);
 }
 
 FusedMoEFwdOp::Output FusedMoEFwdOp::invoke(const Op& op, const Tensor& hidden_states,

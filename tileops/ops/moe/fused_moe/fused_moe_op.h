@@ -32,7 +32,8 @@ class FusedMoEFwdOp : public TypedOp<FusedMoEFwdOp> {
 
   explicit FusedMoEFwdOp(const Routing& routing, const MoELayerSettings& settings = {},
                          OpOptions options = {});
-  static std::shared_ptr<FusedMoEFwdOp> from_params(const Params& params, const OpOptions& options);
+  static std::shared_ptr<FusedMoEFwdOp> from_params(const Params& params, const OpOptions& options,
+                                                    const Injected& injected = {});
 
   struct Optional {
     Tensor b_gate_up;

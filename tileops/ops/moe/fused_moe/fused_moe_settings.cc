@@ -16,7 +16,7 @@ Params layer_params(const Routing& routing, const MoELayerSettings& settings) {
   return params;
 }
 
-MoELayerSettings layer_settings(const Params& params) {
+MoELayerSettings layer_settings(const Params& params, const Injected& injected) {
   MoELayerSettings settings{.return_routing = bool_param(params, "return_routing", false),
                             .batch_invariant = bool_param(params, "batch_invariant", false)};
   if (const Value* activation = params.find("activation")) {
@@ -25,6 +25,9 @@ MoELayerSettings layer_settings(const Params& params) {
   const Value* local = params.find("num_local_experts");
   if (local != nullptr && !local->is_none())
     settings.num_local_experts = int_param(params, "num_local_experts", 0);
+  settings.experts = injected.get<std::shared_ptr<Op>>("experts");
+  settings.prepare_finalize =
+      injected.get<std::shared_ptr<const PrepareFinalize>>("prepare_finalize");
   return settings;
 }
 

@@ -27,10 +27,11 @@ struct MoELayerSettings {
   std::shared_ptr<const PrepareFinalize> prepare_finalize = nullptr;
 };
 
-/// The spec's parameters of a layer, in its order, and back (injected instances aside). Errors:
+/// The spec's parameters of a layer, in its order (injected instances aside), and back, with those:
+/// `experts`, a shared_ptr<Op>, and `prepare_finalize`, a shared_ptr<const PrepareFinalize>. Errors:
 /// kType.
 Params layer_params(const Routing& routing, const MoELayerSettings& settings);
-MoELayerSettings layer_settings(const Params& params);
+MoELayerSettings layer_settings(const Params& params, const Injected& injected);
 /// The router's part: the experts apply the scaling, once.
 Routing router_routing(const Routing& routing);
 ExpertsSettings experts_settings(const Routing& routing, const MoELayerSettings& settings);

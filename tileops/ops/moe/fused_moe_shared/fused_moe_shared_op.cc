@@ -34,10 +34,10 @@ FusedMoESharedExpertFwdOp::FusedMoESharedExpertFwdOp(const Routing& routing,
 }
 
 std::shared_ptr<FusedMoESharedExpertFwdOp> FusedMoESharedExpertFwdOp::from_params(
-    const Params& params, const OpOptions& options) {
+    const Params& params, const OpOptions& options, const Injected& injected) {
   return std::make_shared<FusedMoESharedExpertFwdOp>(
-      Routing::from_params(params), layer_settings(params), int_param(params, "tp_size", 1),
-      int_param(params, "tp_rank", 0), options);
+      Routing::from_params(params), layer_settings(params, injected),
+      int_param(params, "tp_size", 1), int_param(params, "tp_rank", 0), options);
 }
 
 FusedMoESharedExpertFwdOp::Output FusedMoESharedExpertFwdOp::invoke(

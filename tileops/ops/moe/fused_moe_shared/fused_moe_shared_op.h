@@ -30,7 +30,8 @@ class FusedMoESharedExpertFwdOp : public TypedOp<FusedMoESharedExpertFwdOp> {
                                      int64_t tp_size = 1, int64_t tp_rank = 0,
                                      OpOptions options = {});
   static std::shared_ptr<FusedMoESharedExpertFwdOp> from_params(const Params& params,
-                                                                const OpOptions& options);
+                                                                const OpOptions& options,
+                                                                const Injected& injected = {});
 
   struct Optional {
     Tensor b_gate_up;
