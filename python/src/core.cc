@@ -7,9 +7,15 @@
 NB_MODULE(_core, m) {
   using namespace tileops::python;
   tileops::register_ops();
+  m.attr("__version__") = TILEOPS_VERSION;
   bind_errors(m);
   bind_values(m);
   bind_tensors(m);
   bind_spec(m);
+  bind_records(m);
+  bind_ops(m);
   bind_calls(m);
+  bind_composites(m);
+  bind_targets(m);
+  bind_moe(m);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors: each kind as its Python class, with the same text.
-#include <array>
+#include <cstdio>
 
 #include "core.h"
+#include "tileops/core/log.h"
 
 namespace tileops::python {
 namespace {
@@ -59,13 +60,28 @@ PyObject* type_of(ErrorKind kind) {
   return PyExc_RuntimeError;
 }
 
+/// A warning of the library's as one of Python's, which a filter may make an error.
+void warn_in_python(std::string_view text) {
+  if (Py_IsInitialized() == 0) {
+    std::fprintf(stderr, "tileops warning: %.*s\n", static_cast<int>(text.size()), text.data());
+    return;
+  }
+  in_python([&] {
+    if (PyErr_WarnEx(PyExc_RuntimeWarning, std::string(text).c_str(), 1) != 0) {
+      throw nb::python_error();
+    }
+  });
+}
+
 }  // namespace
 
 void set_python_error() noexcept {
   try {
     throw;
-  } catch (nb::python_error& e) {
-    e.restore();
+  } catch (const nb::python_error& e) {
+    nb::python_error(e).restore();  // a copy: the exception may be another thread's too
+  } catch (const Cancelled& e) {
+    nb::python_error(e.error).restore();
   } catch (const Error& e) {
     PyErr_SetString(type_of(e.kind()), e.what());
   } catch (const nb::builtin_exception& e) {
@@ -93,11 +109,14 @@ void bind_errors(nb::module_& m) {
   types.spec =
       new_error(m, "SpecError", types.error, "An entry or expression of a spec is malformed.");
   types.build = new_error(m, "BuildError", types.error, "A kernel could not be built.");
+  set_warning_handler(&warn_in_python);
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
       std::rethrow_exception(error);
     } catch (const Error& e) {
       PyErr_SetString(type_of(e.kind()), e.what());
+    } catch (const Cancelled& e) {
+      nb::python_error(e.error).restore();
     }
   });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core_tensors.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
@@ -182,16 +181,16 @@ const Framework& framework_of(PyObject* object) {
   return known.emplace(type, std::move(framework)).first->second;
 }
 
-CallFrame::CallFrame(const Op& op) : op_(op), outer_(innermost_frame) { innermost_frame = this; }
+CallFrame::CallFrame(std::string_view who) : who_(who), outer_(innermost_frame) {
+  innermost_frame = this;
+}
 
 CallFrame::~CallFrame() {
   innermost_frame = outer_;
   drop_left_references();
 }
 
-CallFrame* CallFrame::current() { return innermost_frame; }
-
-void CallFrame::check_grad(PyObject* object, const char* name) const {
+void CallFrame::check_grad(PyObject* object, PyObject* name) const {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
   const nb::object requires_grad = nb::steal(PyObject_GetAttr(object, attribute));
   if (!requires_grad.is_valid()) throw nb::python_error();
@@ -199,46 +198,63 @@ void CallFrame::check_grad(PyObject* object, const char* name) const {
   const nb::object enabled = nb::steal(PyObject_CallNoArgs(torch_grad_enabled));
   if (!enabled.is_valid()) throw nb::python_error();
   if (enabled.ptr() != Py_True) return;
+  const std::string tensor = PyUnicode_AsUTF8(name);
   throw Error(ErrorKind::kValue,
-              op_.name() + ": " + name +
+              std::string(who_) + ": " + tensor +
                   " requires grad, and the op has no backward; call it under torch.no_grad(), or "
                   "pass " +
-                  name + ".detach()");
+                  tensor + ".detach()");
 }
 
-Tensor CallFrame::take(PyObject* object, const char* name, bool written) {
-  if (object == Py_None) return {};
+Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) {
   const Framework& framework = framework_of(object);
   if (framework_ == nullptr) framework_ = &framework;
-  Tensor tensor;
+  if (framework.is_own) return *nb::inst_ptr<Tensor>(object);
   if (framework.is_torch) check_grad(object, name);
-  dlpack::DLTensor view{};
-  if (framework.is_own) {
-    tensor = *nb::inst_ptr<Tensor>(object);
-  } else if (framework.api != nullptr &&
-             framework.api->dltensor_from_py_object(object, &view) == 0) {
-    tensor = dlpack::import_view(view, own(object));
-  } else {
-    if (PyErr_Occurred() != nullptr) keep_unless_meta(object);
-    const auto taken =
-        nb::borrow<nb::tuple>(nb::object(nb::handle(take_by_capsule)(nb::handle(object))));
-    if (written && nb::cast<bool>(taken[1])) {
-      throw Error(
-          ErrorKind::kValue,
-          op_.name() + ": " + name + " is read-only, and the call writes it; pass a writable one");
+  if (framework.api != nullptr) {
+    dlpack::DLTensor view{};
+    if (framework.api->dltensor_from_py_object(object, &view) == 0) {
+      return dlpack::import_view(view, own(object));
     }
-    tensor = nb::cast<Tensor>(taken[0]);
+    keep_unless_meta(object);
   }
+  const auto taken = nb::borrow<nb::tuple>(nb::handle(take_by_capsule)(nb::handle(object)));
+  if (written && nb::cast<bool>(taken[1])) {
+    throw Error(ErrorKind::kValue, std::string(who_) + ": " + PyUnicode_AsUTF8(name) +
+                                       " is read-only, and the call writes it");
+  }
+  return nb::cast<Tensor>(taken[0]);
+}
+
+void CallFrame::take(PyObject* object, PyObject* name, bool written, Tensor& tensor) {
+  if (object == Py_None) return;
+  tensor = import_tensor(object, name, written);
   if (tensor.device().type != DeviceType::kCPU) device_ = tensor.device();
-  if (num_known_ < known_.size()) known_[num_known_++] = {object, tensor};
+  if (num_known_ < known_.size()) known_[num_known_++] = {object, &tensor};
+}
+
+Tensor CallFrame::take_result(PyObject* object, PyObject* name) {
+  if (object == Py_None) return {};
+  Tensor tensor = import_tensor(object, name, false);
+  if (outer_ != nullptr) outer_->made_.push_back({nb::borrow(object), tensor});
   return tensor;
 }
 
 PyObject* CallFrame::find(const Tensor& tensor) const {
   for (const CallFrame* frame = this; frame != nullptr; frame = frame->outer_) {
     for (size_t i = 0; i < frame->num_known_; ++i) {
-      if (frame->known_[i].tensor.is_same_view(tensor)) return frame->known_[i].object;
+      if (frame->known_[i].tensor->is_same_view(tensor)) return frame->known_[i].object;
     }
+    for (const Made& made : frame->made_) {
+      if (made.tensor.is_same_view(tensor)) return made.object.ptr();
+    }
+  }
+  return nullptr;
+}
+
+const Framework* CallFrame::framework() const {
+  for (const CallFrame* frame = this; frame != nullptr; frame = frame->outer_) {
+    if (frame->framework_ != nullptr) return frame->framework_;
   }
   return nullptr;
 }
@@ -246,25 +262,20 @@ PyObject* CallFrame::find(const Tensor& tensor) const {
 nb::object CallFrame::give(const Tensor& tensor) const {
   if (!tensor.defined()) return nb::none();
   if (PyObject* object = find(tensor)) return nb::borrow(object);
-  const Framework* framework = framework_;
-  for (const CallFrame* frame = outer_; framework == nullptr && frame != nullptr;
-       frame = frame->outer_) {
-    framework = frame->framework_;
-  }
-  if (framework != nullptr && framework->api != nullptr &&
-      tensor.device().type != DeviceType::kMeta) {
+  const Framework* target = framework();
+  if (target != nullptr && target->api != nullptr && tensor.device().type != DeviceType::kMeta) {
     dlpack::DLManagedTensorVersioned* managed = dlpack::export_managed_versioned(tensor);
     void* object = nullptr;
-    if (framework->api->managed_tensor_to_py_object(managed, &object) != 0) {
+    if (target->api->managed_tensor_to_py_object(managed, &object) != 0) {
       managed->deleter(managed);
       throw nb::python_error();
     }
     return nb::steal(static_cast<PyObject*>(object));
   }
   nb::object own_tensor = nb::cast(tensor);
-  if (framework == nullptr || framework->is_own) return own_tensor;
+  if (target == nullptr || target->is_own) return own_tensor;
   return nb::handle(give_by_capsule)(own_tensor,
-                                     nb::handle(reinterpret_cast<PyObject*>(framework->type)));
+                                     nb::handle(reinterpret_cast<PyObject*>(target->type)));
 }
 
 void CallFrame::enter(Place& place) const {

@@ -5,6 +5,8 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "core.h"
 #include "tileops/core/allocator.h"
@@ -12,12 +14,6 @@
 #include "tileops/core/stream.h"
 
 namespace tileops::python {
-
-/// A reference that any thread may drop: one that does not hold the GIL leaves it to the next that
-/// does, and never waits.
-std::shared_ptr<const void> own(PyObject* object);
-/// Drops what was left.
-void drop_left_references();
 
 /// What a class of Python tensors offers.
 struct Framework {
@@ -31,23 +27,27 @@ struct Framework {
 const Framework& framework_of(PyObject* object);
 
 /// One call's tensors: those that came, and how results go back. Frames of a thread stand on each
-/// other: a forward in Python finds there the objects that its caller gave. Needs the GIL.
+/// other: a function in Python that a call runs finds there the objects that the caller gave.
+/// Needs the GIL.
 class CallFrame {
  public:
   static constexpr size_t kMaxTensors = spec::kMaxTensors;
 
-  explicit CallFrame(const Op& op);
+  /// `who` calls: an op's name, for messages. It outlives the frame.
+  explicit CallFrame(std::string_view who);
   ~CallFrame();
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
 
-  /// Takes a tensor of the call as the library's; None is an absent one.
-  /// Errors: those of the import; ValueError for one that requires grad, or is read-only and
-  /// `written`.
-  Tensor take(PyObject* object, const char* name, bool written);
+  /// Takes a tensor of the call into `tensor`, which lives as long as the frame; None is an absent
+  /// one. Errors: those of import_tensor.
+  void take(PyObject* object, PyObject* name, bool written, Tensor& tensor);
   /// The object that stands for a tensor: the one that came, else a fresh one of the frame's
   /// framework. Absent: None.
   nb::object give(const Tensor& tensor) const;
+  /// Takes a tensor that a Python function made for the enclosing call, which then gives the same
+  /// object. Errors: those of import_tensor.
+  Tensor take_result(PyObject* object, PyObject* name);
 
   /// What the calls of this frame's op run on: stream and allocator of the framework.
   struct Place {
@@ -56,21 +56,32 @@ class CallFrame {
   };
   void enter(Place& place) const;
 
-  static CallFrame* current();
+  /// The framework of the frame's tensors, or of an outer frame's; null where none came.
+  const Framework* framework() const;
+  /// What fresh tensors go to where no framework is known.
+  void expect(const Framework* framework) { framework_ = framework; }
 
  private:
   struct Known {
     PyObject* object;
+    const Tensor* tensor;
+  };
+  struct Made {
+    nb::object object;
     Tensor tensor;
   };
-  void check_grad(PyObject* object, const char* name) const;
+  /// Errors: TypeError (no tensor), those of the import; ValueError for one that requires grad, or
+  /// is read-only and `written`.
+  Tensor import_tensor(PyObject* object, PyObject* name, bool written);
+  void check_grad(PyObject* object, PyObject* name) const;
   PyObject* find(const Tensor& tensor) const;
 
-  const Op& op_;
+  std::string_view who_;
   CallFrame* outer_;
   const Framework* framework_ = nullptr;
   std::array<Known, kMaxTensors> known_;
   size_t num_known_ = 0;
+  std::vector<Made> made_;
   Device device_ = kCpuDevice;
 };
 

@@ -10,22 +10,44 @@ needs neither torch nor a GPU.
 """
 import sys as _sys
 
-from tileops_cpp import _core, _ops, _sums
+from tileops_cpp import _core, _moe, _op, _ops, _sums
 from tileops_cpp._core import (
     AmbiguousSelectionError,
     AmbiguousTargetError,
     BackendError,
     BuildError,
+    CallRecord,
     Error,
+    Explanation,
+    Graph,
     OpNotAvailableError,
     SpecError,
+    TensorFacts,
+    __version__,
+    set_call_timing,
 )
-from tileops_cpp._op import Op
+from tileops_cpp._op import Cost, HeldDelegate, Op
+from tileops_cpp._specs import Diagnostic, load_spec, load_spec_text, validate_spec
+from tileops_cpp._targets import (
+    BuildRequest,
+    LoadFailure,
+    default_target,
+    load_backend,
+    load_backends,
+    load_failures,
+    loaded_backends,
+    register_target_builder,
+    register_target_detector,
+    set_default_target,
+    target_names,
+    unregister_target,
+    unregister_target_builder,
+    unregister_target_detector,
+)
 from tileops_cpp._tensors import Tensor
 
-__version__ = "0.1.0"
-
 globals().update(_sums.load())
-for _module in _ops.load():
-    globals()[_module.__name__.rpartition(".")[2]] = _module
-    _sys.modules[_module.__name__] = _module
+for _family, _module in _ops.load().items():
+    globals()[_family] = _sys.modules[_module.__name__] = _module
+_moe.extend(globals()["moe"])
+_op._enable_torch()

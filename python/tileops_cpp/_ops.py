@@ -16,9 +16,13 @@ _OPTIONS = [
         ("kernel_config", None),
     )
 ]
-
-# Entry name -> class.
-classes = {}
+_OPTIONS_DOC = (
+    "    target: str or None. What shall serve: a registered target, or builtin.",
+    "    implementation: str or None. The one implementation that may serve.",
+    "    device: str or None. Where calls without tensors run.",
+    "    validate_inputs: bool. Check the contents of metadata at each call.",
+    "    kernel_config: dict or None. Tuning configuration to force.",
+)
 
 
 def _tensor_doc(tensor):
@@ -36,65 +40,81 @@ def _tensor_doc(tensor):
     return f"    {tensor['name']}: {words}. {tensor['doc']}".rstrip()
 
 
-def _doc(entry):
-    lines = [entry["summary"], ""]
+def _doc(entry, injected):
+    params = [f"    {p['name']}: {p['type']['text']}. {p['doc']}".rstrip() for p in entry["params"]]
+    params += [f"    {name}: an instance to use instead of the op's own." for name in injected]
     sections = (
-        ("Parameters", [f"    {p['name']}: {p['type']['text']}. {p['doc']}" for p in entry["params"]]),
+        ("Parameters", [*params, *_OPTIONS_DOC]),
         ("Inputs", [_tensor_doc(tensor) for tensor in entry["inputs"]]),
         ("Outputs", [_tensor_doc(tensor) for tensor in entry["outputs"]]),
         ("Stages", [f"    {s['name']}: {s['op'] or s['kernel']}" for s in entry["stages"]]),
     )
+    lines = [entry["summary"], ""]
     for title, section in sections:
         if section:
             lines += [title + ":", *section, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _init(entry):
+def signature_of(entry, injected):
+    """The constructor's signature: parameters of the spec, injected instances, options."""
+    instances = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in injected
+    ]
+    return _sums.signature_of(entry["params"], instances + _OPTIONS)
+
+
+def _init(entry, injected):
     name = entry["name"]
     params = [param["name"] for param in entry["params"]]
-    signature = _sums.signature_of(entry["params"], _OPTIONS)
+    signature = signature_of(entry, injected)
 
     def __init__(self, *args, **kwargs):
-        given = signature.bind(*args, **kwargs).arguments
-        values = {param: given.pop(param) for param in params if param in given}
-        how = _op.options(*(given.get(p.name, p.default) for p in _OPTIONS))
-        self._bind(_core.make_op(name, values, how))
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}; it takes {signature}") from None
+        values = {param: given[param] for param in params if param in given}
+        instances = {each: given[each] for each in injected if given.get(each) is not None}
+        options = _op.options_for(self, given)
+        self._bind(_core.make_op(name, values, options, instances))
 
     __init__.__qualname__ = f"{name}.__init__"
+    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = signature.replace(
-        parameters=[
-            inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
-            *signature.parameters.values(),
-        ]
+        parameters=[self_parameter, *signature.parameters.values()]
     )
     return __init__
 
 
 def _make(entry, module):
+    name = entry["name"]
+    injected = tuple(_core.injected_names(name))
     body = {
-        "__doc__": _doc(entry),
+        "__doc__": _doc(entry, injected),
         "__module__": module.__name__,
-        "__init__": _init(entry),
+        "__init__": _init(entry, injected),
         "spec": entry,
+        "spec_name": name,
+        "injected": injected,
+        "tunable": _core.is_tunable(name),
     }
-    return type(entry["name"], (_op.Op,), body)
+    return type(name, (_op.Op,), body)
 
 
 def load():
-    """Modules of the families that have a class, filled with it."""
+    """Modules of the families that have a class, filled with the classes."""
     modules = {}
     for name in _core.op_class_names():
-        if name in classes:
-            continue
         entry = json.loads(_core.entry_json(name))
         family = entry["family"]
         module = modules.setdefault(family, types.ModuleType(f"tileops_cpp.{family}"))
-        classes[name] = _make(entry, module)
-        setattr(module, name, classes[name])
-    for module in modules.values():
-        module.__doc__ = f"The ops of the {module.__name__.rpartition('.')[2]} family."
-        for cls in _sums._classes.values():
-            setattr(module, cls.__name__, cls)
-        module.__all__ = sorted(name for name in vars(module) if not name.startswith("_"))
-    return list(modules.values())
+        _op.classes[name] = _make(entry, module)
+        setattr(module, name, _op.classes[name])
+    for cls in _op.classes.values():
+        cls.delegate_types = types.MappingProxyType(
+            {s["name"]: _op.classes[s["op"]] for s in cls.spec["stages"] if s["op"]}
+        )
+    for family, module in modules.items():
+        module.__doc__ = f"The ops of the {family} family."
+    return modules

@@ -5,7 +5,7 @@ import json
 
 from tileops_cpp import _core
 
-_classes = {}
+classes = {}
 
 
 class SumValue:
@@ -98,17 +98,17 @@ def _constructor(cls, declared):
 
 
 def _make(type_name, constructor, fields):
-    return _classes[type_name](constructor, fields)
+    return classes[type_name](constructor, fields)
 
 
 def load():
     """The classes of the sum types that are loaded now and were not before, by name."""
     fresh = {}
     for name, declared in json.loads(_core.types_json()).items():
-        if declared["kind"] != "sum" or name in _classes:
+        if declared["kind"] != "sum" or name in classes:
             continue
         cls = type(name, (SumValue,), {"__slots__": (), "type": name, "__module__": "tileops_cpp"})
-        _classes[name] = fresh[name] = cls
+        classes[name] = fresh[name] = cls
         for constructor in declared["constructors"]:
             setattr(cls, constructor["name"], _constructor(cls, constructor))
     return fresh
