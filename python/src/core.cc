@@ -6,6 +6,7 @@
 
 NB_MODULE(_core, m) {
   using namespace tileops::python;
+  nanobind::set_leak_warnings(false);  // classes and targets that Python declared live to the end
   tileops::register_ops();
   m.attr("__version__") = TILEOPS_VERSION;
   bind_errors(m);

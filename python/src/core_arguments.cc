@@ -178,7 +178,7 @@ Results call_python(nb::handle function, const spec::Entry& entry, const Slots& 
   nb::list args;
   nb::dict named;
   for (size_t i = 0; i < tensors.inputs.size(); ++i) {
-    nb::object object = frame.give(tensors.inputs[i]);
+    nb::object object = frame.lend(tensors.inputs[i]);
     if (!slots.keyword_only[i])
       args.append(std::move(object));
     else if (!object.is_none())
@@ -186,7 +186,7 @@ Results call_python(nb::handle function, const spec::Entry& entry, const Slots& 
   }
   for (size_t i = 0; i < tensors.outs.size(); ++i) {
     if (tensors.outs[i].defined()) {
-      named[nb::handle(slots.outs[i])] = frame.give(tensors.outs[i]);
+      named[nb::handle(slots.outs[i])] = frame.lend(tensors.outs[i]);
     }
   }
   const nb::object returned = function(*args, **named);

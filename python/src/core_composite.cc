@@ -118,12 +118,17 @@ void declare_class(const std::string& name, const Stages& stages,
     facts.delegate_types.push_back(
         {stage, held, [held](const Op& op) { return derives_from(&op.op_class(), held); }});
   }
-  facts.make = [make = SharedObject(make)](const Params& params, const OpOptions& options,
-                                           const Injected&) {
-    return in_python(
-        [&] { return shared_op(make.get()(params_to_python(params), nb::cast(options))); });
+  facts.make = [name](const Params& params, const OpOptions& options, const Injected& injected) {
+    return in_python([&] {
+      nb::dict given = params_to_python(params);
+      for (const auto& [instance, unused] : injected.instances()) {
+        given[instance.c_str()] = op_object(injected.get<std::shared_ptr<Op>>(instance));
+      }
+      return shared_op(python_classes().at(name).make(given, nb::cast(options)));
+    });
   };
   const OpClass& declared = OpClass::declare(std::move(facts));
+  python_classes().insert_or_assign(name, PythonClass{origin, stages, make});
   Parents& known = parents();
   const std::lock_guard lock(known.mutex);
   known.of[&declared] = parent.empty() ? nullptr : find_op_class(parent);

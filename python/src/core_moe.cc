@@ -41,17 +41,17 @@ class PythonPrepareFinalize final : public PrepareFinalize {
     return in_python([&] {
       CallFrame frame("prepare_finalize");
       const nb::object returned = object_.get().attr("finalize")(
-          frame.give(expert_output), static_cast<const SharedObject*>(prepared.state.get())->get(),
+          frame.lend(expert_output), static_cast<const SharedObject*>(prepared.state.get())->get(),
           give_tokens(frame, tokens));
       return frame.take_result(returned.ptr(), nb::str("finalize").ptr());
     });
   }
 
  private:
-  static nb::object give_tokens(const CallFrame& frame, const RoutedTokens& tokens) {
-    return nb::handle(routed_tokens_class)(frame.give(tokens.hidden_states),
-                                           frame.give(tokens.topk_weights),
-                                           frame.give(tokens.topk_ids));
+  static nb::object give_tokens(CallFrame& frame, const RoutedTokens& tokens) {
+    return nb::handle(routed_tokens_class)(frame.lend(tokens.hidden_states),
+                                           frame.lend(tokens.topk_weights),
+                                           frame.lend(tokens.topk_ids));
   }
 
   static RoutedTokens take_tokens(CallFrame& frame, nb::handle tokens) {

@@ -130,17 +130,13 @@ Framework inspect(PyTypeObject* type) {
   Framework framework{.type = type};
   const nb::handle object(reinterpret_cast<PyObject*>(type));
   if (object.is(nb::type<Tensor>())) {
-    framework.is_own = true;
+    framework.is_own = framework.is_tensor = true;
     return framework;
   }
   framework.is_torch = is_torch_type(type);
   framework.api = exchange_api_of(type);
   framework.allocator = allocator_of(framework.api);
-  if (framework.api == nullptr && !nb::hasattr(object, "__dlpack__")) {
-    throw nb::type_error(("a tensor of torch or one with __dlpack__ is needed, got " +
-                          nb::cast<std::string>(object.attr("__qualname__")))
-                             .c_str());
-  }
+  framework.is_tensor = framework.api != nullptr || nb::hasattr(object, "__dlpack__");
   return framework;
 }
 
@@ -208,6 +204,11 @@ void CallFrame::check_grad(PyObject* object, PyObject* name) const {
 
 Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) {
   const Framework& framework = framework_of(object);
+  if (!framework.is_tensor) {
+    throw Error(ErrorKind::kType, std::string(who_) + ": " + PyUnicode_AsUTF8(name) +
+                                      " must be a tensor of torch or one with __dlpack__, got " +
+                                      Py_TYPE(object)->tp_name);
+  }
   if (framework_ == nullptr) framework_ = &framework;
   if (framework.is_own) return *nb::inst_ptr<Tensor>(object);
   if (framework.is_torch) check_grad(object, name);
@@ -235,6 +236,7 @@ void CallFrame::take(PyObject* object, PyObject* name, bool written, Tensor& ten
 
 Tensor CallFrame::take_result(PyObject* object, PyObject* name) {
   if (object == Py_None) return {};
+  if (const Tensor* known = find(object)) return *known;
   Tensor tensor = import_tensor(object, name, false);
   if (outer_ != nullptr) outer_->made_.push_back({nb::borrow(object), tensor});
   return tensor;
@@ -247,6 +249,18 @@ PyObject* CallFrame::find(const Tensor& tensor) const {
     }
     for (const Made& made : frame->made_) {
       if (made.tensor.is_same_view(tensor)) return made.object.ptr();
+    }
+  }
+  return nullptr;
+}
+
+const Tensor* CallFrame::find(PyObject* object) const {
+  for (const CallFrame* frame = this; frame != nullptr; frame = frame->outer_) {
+    for (size_t i = 0; i < frame->num_known_; ++i) {
+      if (frame->known_[i].object == object) return frame->known_[i].tensor;
+    }
+    for (const Made& made : frame->made_) {
+      if (made.object.ptr() == object) return &made.tensor;
     }
   }
   return nullptr;
@@ -276,6 +290,12 @@ nb::object CallFrame::give(const Tensor& tensor) const {
   if (target == nullptr || target->is_own) return own_tensor;
   return nb::handle(give_by_capsule)(own_tensor,
                                      nb::handle(reinterpret_cast<PyObject*>(target->type)));
+}
+
+nb::object CallFrame::lend(const Tensor& tensor) {
+  nb::object object = give(tensor);
+  if (tensor.defined()) made_.push_back({object, tensor});
+  return object;
 }
 
 void CallFrame::enter(Place& place) const {

@@ -20,10 +20,11 @@ struct Framework {
   PyTypeObject* type = nullptr;
   const dlpack::ExchangeApi* api = nullptr;  // null: tensors go by the capsule protocol
   std::shared_ptr<Allocator> allocator;      // of the framework; null: the library's
+  bool is_tensor = false;
   bool is_torch = false;
   bool is_own = false;  // tileops_cpp.Tensor
 };
-/// The framework of an object. Errors: TypeError where it is no tensor.
+/// The framework of an object's class.
 const Framework& framework_of(PyObject* object);
 
 /// One call's tensors: those that came, and how results go back. Frames of a thread stand on each
@@ -45,6 +46,8 @@ class CallFrame {
   /// The object that stands for a tensor: the one that came, else a fresh one of the frame's
   /// framework. Absent: None.
   nb::object give(const Tensor& tensor) const;
+  /// The same for a function in Python that may give the object back.
+  nb::object lend(const Tensor& tensor);
   /// Takes a tensor that a Python function made for the enclosing call, which then gives the same
   /// object. Errors: those of import_tensor.
   Tensor take_result(PyObject* object, PyObject* name);
@@ -75,6 +78,7 @@ class CallFrame {
   Tensor import_tensor(PyObject* object, PyObject* name, bool written);
   void check_grad(PyObject* object, PyObject* name) const;
   PyObject* find(const Tensor& tensor) const;
+  const Tensor* find(PyObject* object) const;
 
   std::string_view who_;
   CallFrame* outer_;

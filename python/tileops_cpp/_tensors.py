@@ -9,7 +9,7 @@ Tensor = _core.Tensor
 _CUDA = 2
 # Element types that NumPy arrays hold by ml_dtypes and NumPy's DLPack cannot name.
 _ML_DTYPES = {
-    "bfloat16": ("uint16", "bfloat16"),
+    "bfloat16": ("int16", "bfloat16"),
     "float8_e4m3fn": ("uint8", "float8_e4m3"),
     "float8_e5m2": ("uint8", "float8_e5m2"),
 }
@@ -55,9 +55,10 @@ def _give_numpy(numpy, tensor):
 
 def give(tensor, like):
     """A tensor of the class `like` on the same memory; a Tensor where its framework takes none."""
+    torch = sys.modules.get("torch")
     if tensor.device == "meta":
-        import torch
-
+        if torch is None or not issubclass(like, torch.Tensor):
+            return tensor
         return torch.empty_strided(
             tensor.shape, tensor.strides, dtype=getattr(torch, tensor.dtype), device="meta"
         )
@@ -87,7 +88,9 @@ def _array(self, dtype=None, copy=None):
     import numpy
 
     array = _give_numpy(numpy, self)
-    return numpy.array(array, dtype=dtype, copy=bool(copy)) if copy or dtype else array
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
 
 
 Tensor.__dlpack__ = _dlpack
