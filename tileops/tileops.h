@@ -5,6 +5,7 @@
 #include "tileops/checkpoint/moe_layer.h"
 #include "tileops/core/dlpack.h"
 #include "tileops/core/error.h"
+#include "tileops/core/freeze.h"
 #include "tileops/core/safetensors.h"
 #include "tileops/core/stream.h"
 #include "tileops/core/tensor.h"

@@ -49,8 +49,9 @@ nb::list built_entries(const OpHandle& handle, const std::string& interface) {
 
 nb::list kernel_config(const OpHandle& handle) {
   nb::list configs;
-  for (const auto& [implementation, config] : handle.op->kernel_config()) {
-    configs.append(nb::make_tuple(implementation, params_to_python(config)));
+  for (const KernelConfig& config : handle.op->kernel_config()) {
+    configs.append(nb::make_tuple(config.implementation, params_to_python(config.values),
+                                  std::string(config_origin_name(config.origin))));
   }
   return configs;
 }

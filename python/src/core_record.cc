@@ -122,7 +122,8 @@ void bind_explanation(nb::module_& m) {
   nb::class_<Candidate>(m, "Candidate")
       .def_ro("key", &Candidate::key)
       .def_ro("chosen", &Candidate::chosen)
-      .def_ro("reason", &Candidate::reason);
+      .def_ro("reason", &Candidate::reason)
+      .def_ro("config", &Candidate::config);
   nb::class_<InterfaceChoice>(m, "InterfaceChoice")
       .def_ro("interface", &InterfaceChoice::interface)
       .def_ro("candidates", &InterfaceChoice::candidates);

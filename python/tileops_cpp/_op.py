@@ -207,7 +207,8 @@ class Op:
         return [entry for name in names for entry in self._handle.built_entries(name)]
 
     def kernel_config(self) -> list:
-        """Configurations in use: (implementation, config) of each entry that has one."""
+        """Configurations in use: (implementation, config, origin) of each entry that has one; the origin is
+        default, table, tuned or forced."""
         return self._handle.kernel_config()
 
     def request_tune(self) -> None:

@@ -171,7 +171,7 @@ TEST(ContractB, Contract_B7_a_given_sub_op_with_kernels_tunes_them_when_it_is_he
   const FreeOp op;
   op.request_tune();
   op.hold("a", settled, given);
-  EXPECT_EQ(given->kernel_config()[0].second, (Params{{"tile", 8}}));
+  EXPECT_EQ(given->kernel_config()[0].values, (Params{{"tile", 8}}));
 }
 
 TEST(ContractB, Contract_B8_one_instance_has_one_stage_and_identity) {

@@ -130,11 +130,11 @@ TEST(ContractC,
     const HookGuard hook(failing_tune("t"));
     EXPECT_THROW(op.request_tune(), std::runtime_error);
     EXPECT_TRUE(op.tuned());
-    EXPECT_EQ(op.kernel_config()[0].second, (Params{{"tile", 1}})) << "the former configuration";
+    EXPECT_EQ(op.kernel_config()[0].values, (Params{{"tile", 1}})) << "the former configuration";
     EXPECT_THROW(op(iota(2, 3)), std::runtime_error) << "tried again, and broken still";
   }
   op(iota(2, 3));
-  EXPECT_EQ(op.kernel_config()[0].second, (Params{{"tile", 8}}));
+  EXPECT_EQ(op.kernel_config()[0].values, (Params{{"tile", 8}}));
   EXPECT_EQ(count_of(Point::kTune, "t"), 3);
 }
 
@@ -149,8 +149,8 @@ TEST(ContractC, Contract_C2_a_kernel_that_tunes_well_does_not_hide_one_that_did_
   });
   EXPECT_THROW(op.request_tune(), std::runtime_error);
   op(iota(2, 4));
-  for (const auto& [implementation, config] : op.kernel_config()) {
-    EXPECT_EQ(config, (Params{{"tile", 8}})) << implementation;
+  for (const KernelConfig& config : op.kernel_config()) {
+    EXPECT_EQ(config.values, (Params{{"tile", 8}})) << config.implementation;
   }
 }
 
@@ -161,7 +161,7 @@ TEST(ContractC, Contract_C2_one_sub_op_that_fails_to_tune_does_not_keep_the_othe
   const HookGuard hook(failing_tune("t.first"));
   EXPECT_THROW(chain.request_tune(), std::runtime_error);
   EXPECT_TRUE(chain.held_delegates()[0].op->tuned());
-  EXPECT_EQ(chain.held_delegates()[1].op->kernel_config()[0].second, (Params{{"tile", 8}}));
+  EXPECT_EQ(chain.held_delegates()[1].op->kernel_config()[0].values, (Params{{"tile", 8}}));
 }
 
 class TunableTargetKernel final : public TargetKernel {

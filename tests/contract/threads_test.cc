@@ -173,8 +173,8 @@ TEST(Threads, Contract_C2_tuning_beside_calls_tunes_everything_once) {
   });
   for (const HeldDelegate& held : op.held_delegates()) {
     EXPECT_TRUE(held.op->tuned());
-    for (const auto& [implementation, config] : held.op->kernel_config()) {
-      EXPECT_EQ(config, (Params{{"tile", 8}})) << implementation;
+    for (const KernelConfig& config : held.op->kernel_config()) {
+      EXPECT_EQ(config.values, (Params{{"tile", 8}})) << config.implementation;
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are part of the library as text: spec entries, device code, device profiles.
+// Files that are part of the library as text: spec entries, device code, device profiles,
+// tuning tables.
 #pragma once
 
 #include <span>
@@ -16,6 +17,7 @@ namespace embedded {
 std::span<const EmbeddedFile> spec_files();
 std::span<const EmbeddedFile> device_files();
 std::span<const EmbeddedFile> profile_files();
+std::span<const EmbeddedFile> tuned_files();
 }  // namespace embedded
 
 }  // namespace tileops

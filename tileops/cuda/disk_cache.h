@@ -38,7 +38,4 @@ class DiskCache {
   std::atomic<bool> swept_ = false;  // of temporary files that killed writers left
 };
 
-/// $TILEOPS_CACHE_DIR, else tileops in $XDG_CACHE_HOME or in ~/.cache; empty where none is set.
-std::string default_cache_folder();
-
 }  // namespace tileops::cuda

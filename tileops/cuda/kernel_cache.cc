@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tileops/core/check.h"
+#include "tileops/core/freeze.h"
 #include "tileops/core/hash.h"
 #include "tileops/core/log.h"
 #include "tileops/cuda/binary_format.h"
@@ -53,7 +54,7 @@ std::string KernelCache::disk_key(const ProgramSpec& spec, const std::string& ar
 }
 
 Binary KernelCache::compile_spec(const ProgramSpec& spec, const std::string& arch) {
-  TILEOPS_CHECK(ErrorKind::kBuild, !frozen_,
+  TILEOPS_CHECK(ErrorKind::kBuild, !is_frozen(),
                 "{}: not built for {}, and building was ended by freeze(); build it ahead with "
                 "`tileops warm`, or call it once before freeze()",
                 spec.name, arch);

@@ -32,7 +32,7 @@ class KernelCache {
   explicit KernelCache(Options options);
 
   /// The loaded program for a stream's device; kept for the life of the cache.
-  /// Errors: kBuild (NVRTC's log; asked during a capture; not built before freeze()), kDevice.
+  /// Errors: kBuild (NVRTC's log; asked during a capture; not built before tileops::freeze()), kDevice.
   const Module& get(const ProgramSpec& spec, Stream stream);
 
   /// The machine code for an architecture; needs no GPU. Errors: kBuild.
@@ -43,10 +43,6 @@ class KernelCache {
   using Progress = std::function<void(const ProgramSpec& spec, bool built)>;
   void warm(std::span<const ProgramSpec> specs, const std::string& arch, int num_threads,
             const Progress& progress = nullptr);
-
-  /// After it, a program that must be compiled is an error that names it; thaw() ends that.
-  void freeze() { frozen_ = true; }
-  void thaw() { frozen_ = false; }
 
   /// The program's file name on disk: a hash of all sources, options, NVRTC version and
   /// architecture. Errors: kBuild (no NVRTC).
@@ -74,7 +70,6 @@ class KernelCache {
 
   const Options options_;
   DiskCache disk_;
-  std::atomic<bool> frozen_ = false;
   OnceMap<BinaryKey, std::shared_ptr<const Binary>, KeyHash> binaries_;
   OnceMap<ModuleKey, std::shared_ptr<const Module>, KeyHash> modules_;
   std::mutex mutex_;  // guards told_logs_

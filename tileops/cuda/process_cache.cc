@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Apart from the rest of kernel_cache.h, because it needs the embedded device files.
+#include "tileops/core/cache_folder.h"
 #include "tileops/core/check.h"
 #include "tileops/cuda/kernel_cache.h"
 
@@ -7,7 +8,7 @@ namespace tileops::cuda {
 
 KernelCache& kernel_cache() {
   static auto& cache = *[] {
-    const std::string folder = default_cache_folder();
+    const std::string folder = cache_folder();
     return new KernelCache(
         {.headers = embedded::device_files(), .folder = folder.empty() ? "" : folder + "/kernels"});
   }();

@@ -35,9 +35,16 @@ concept KernelInterface = requires(const typename I::Call& call) {
 /// Why an implementation does not serve a call; none where it does.
 using Refusal = std::optional<std::string>;
 
-/// What an op asks of a builder beyond the call: the forced configuration, empty where none.
+/// What a builder gets beyond the call.
 struct BuildOptions {
-  Params kernel_config;
+  Params kernel_config;     // forced by the op's user; empty where it is not
+  std::string device_name;  // as the device's facts have it; finds the device's tuning table
+};
+
+/// A configuration and where it is from.
+struct ConfigInUse {
+  Params values;
+  ConfigOrigin origin = ConfigOrigin::kDefault;
 };
 
 /// What `entry_for` returns: the identity that covers every argument which changes what is built,
@@ -46,6 +53,9 @@ template <KernelInterface I>
 struct EntryFor {
   Value identity;
   std::function<std::shared_ptr<typename I::Kernel>(const BuildOptions&)> build;
+  /// The configuration that a kernel built now would begin with; empty where there is none to
+  /// choose.
+  std::function<ConfigInUse(const BuildOptions&)> config = {};
 };
 
 /// What an implementation declares, the same for every interface.

@@ -2,15 +2,31 @@
 // Kernel: the callable that computes on a device. What a device can do: DeviceFacts.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tileops/core/device.h"
 #include "tileops/core/value.h"
 
 namespace tileops {
+
+namespace cuda {
+struct ProgramSpec;
+}
+
+/// Where a kernel's configuration is from.
+enum class ConfigOrigin : uint8_t {
+  kDefault,  // the implementation's own choice
+  kTable,    // a tuning table: the user's, or the one shipped with the library
+  kTuned,    // measured by this process
+  kForced,   // OpOptions::kernel_config
+};
+/// "default", "table", "tuned", "forced".
+std::string_view config_origin_name(ConfigOrigin origin);
 
 /// Base of every kernel interface's kernel class, which adds a `run` of its own.
 /// Thread safety: `run` is called from several threads at once; `request_tune` by one at a time.
@@ -26,6 +42,11 @@ class Kernel {
   virtual void request_tune() {}
   /// The configuration in use, such as {tile_m: 128, stages: 4}; empty where there is none.
   virtual Params config() const { return {}; }
+  virtual ConfigOrigin config_origin() const { return ConfigOrigin::kDefault; }
+  /// Tells every device program that a launch may need, candidates of tuning included; touches no
+  /// device.
+  using ProgramSink = std::function<void(const cuda::ProgramSpec&)>;
+  virtual void list_programs(const ProgramSink&) const {}
 };
 
 /// What selection may know of a device. `archs` names what it can execute, such as "sm_90a" or

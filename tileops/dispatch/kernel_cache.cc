@@ -6,14 +6,27 @@
 
 namespace tileops {
 
+std::string_view config_origin_name(ConfigOrigin origin) {
+  switch (origin) {
+    case ConfigOrigin::kDefault:
+      return "default";
+    case ConfigOrigin::kTable:
+      return "table";
+    case ConfigOrigin::kTuned:
+      return "tuned";
+    default:
+      return "forced";
+  }
+}
+
 KernelCacheBase::KernelCacheBase(std::shared_ptr<const KernelTable> table,
                                  std::string_view interface, std::string forced,
-                                 BuildOptions build_options)
+                                 Params forced_config)
     : table_(std::move(table)),
       implementations_(table_->of(interface)),
       interface_(interface),
       forced_(std::move(forced)),
-      build_options_(std::move(build_options)) {
+      forced_config_(std::move(forced_config)) {
   for (const AnyImplementation* implementation : implementations_) {
     infos_.push_back(&implementation->info);
   }
@@ -44,10 +57,27 @@ void KernelCacheBase::check_interface_type(const std::type_info& type) const {
   }
 }
 
+BuildOptions KernelCacheBase::build_options(const DeviceFacts& facts) const {
+  return {forced_config_, facts.name};
+}
+
+std::string KernelCacheBase::config_text(
+    const EntryKey& key, const std::function<ConfigInUse(const BuildOptions&)>& config,
+    const DeviceFacts& facts) const {
+  ConfigInUse used;
+  if (const EntryPtr built = entries_.find(key)) {
+    used = {built->kernel->config(), built->kernel->config_origin()};
+  } else if (config) {
+    used = config(build_options(facts));
+  }
+  if (used.values.size() == 0) return "";
+  return fmt::format("{} ({})", to_string(used.values), config_origin_name(used.origin));
+}
+
 KernelCacheBase::EntryPtr KernelCacheBase::entry(const EntryKey& key, const Build& build,
-                                                 bool& fresh) {
+                                                 const DeviceFacts& facts, bool& fresh) {
   const auto found = entries_.get_or_build(key, [&]() -> EntryPtr {
-    std::shared_ptr<Kernel> kernel = build(build_options_);
+    std::shared_ptr<Kernel> kernel = build(build_options(facts));
     TILEOPS_CHECK(ErrorKind::kBackend, kernel != nullptr, "{}: {} built no kernel for identity {}",
                   table_->op, key.implementation, to_string(key.identity));
     if (log_on(Log::kBuild)) {

@@ -35,7 +35,7 @@ struct EntryKey {
 class KernelCacheBase {
  public:
   KernelCacheBase(std::shared_ptr<const KernelTable> table, std::string_view interface,
-                  std::string forced, BuildOptions build_options);
+                  std::string forced, Params forced_config);
   virtual ~KernelCacheBase() = default;
 
   std::string_view interface() const { return interface_; }
@@ -49,7 +49,12 @@ class KernelCacheBase {
   using Build = std::function<std::shared_ptr<Kernel>(const BuildOptions&)>;
 
   /// The entry of (implementation, identity), built once. `fresh` tells whether this call built it.
-  EntryPtr entry(const EntryKey& key, const Build& build, bool& fresh);
+  EntryPtr entry(const EntryKey& key, const Build& build, const DeviceFacts& facts, bool& fresh);
+  BuildOptions build_options(const DeviceFacts& facts) const;
+  /// The chosen candidate's configuration: the built kernel's, else what `config` says.
+  std::string config_text(const EntryKey& key,
+                          const std::function<ConfigInUse(const BuildOptions&)>& config,
+                          const DeviceFacts& facts) const;
   SelectionQuery query(std::function<Refusal(size_t)> refusal,
                        std::function<std::string()> call_text) const;
   void check_interface_type(const std::type_info& type) const;
@@ -68,7 +73,7 @@ class KernelCacheBase {
   };
   std::string interface_;
   std::string forced_;
-  BuildOptions build_options_;
+  Params forced_config_;
   std::vector<const ImplementationInfo*> infos_;
   OnceMap<EntryKey, EntryPtr, KeyHash> entries_;
 };
@@ -78,8 +83,8 @@ class KernelCache : public KernelCacheBase {
  public:
   using Call = typename I::Call;
 
-  KernelCache(std::shared_ptr<const KernelTable> table, std::string forced, BuildOptions options)
-      : KernelCacheBase(std::move(table), I::kName, std::move(forced), std::move(options)) {
+  KernelCache(std::shared_ptr<const KernelTable> table, std::string forced, Params forced_config)
+      : KernelCacheBase(std::move(table), I::kName, std::move(forced), std::move(forced_config)) {
     check_interface_type(typeid(I));
   }
 
@@ -94,12 +99,12 @@ class KernelCache : public KernelCacheBase {
   /// Errors: select_implementation's, and the builder's.
   EntryPtr select(const Call& call, Device device, bool& fresh) {
     const uint64_t generation = current_generation();
-    const Implementation<I>& winner =
-        typed(select_implementation(query(call), device_facts(device)));
+    const DeviceFacts& facts = device_facts(device);
+    const Implementation<I>& winner = typed(select_implementation(query(call), facts));
     EntryFor<I> wanted = winner.entry_for(call);
     EntryPtr built = entry(
         {winner.info.key, wanted.identity},
-        [&](const BuildOptions& options) { return wanted.build(options); }, fresh);
+        [&](const BuildOptions& options) { return wanted.build(options); }, facts, fresh);
     std::unique_lock lock(mutex_);
     if (generation == generation_) calls_.insert_or_assign(call, built);
     return built;
@@ -111,7 +116,20 @@ class KernelCache : public KernelCacheBase {
   }
 
   std::vector<Candidate> explain(const Call& call, const DeviceFacts& facts) const {
-    return explain_selection(query(call), facts);
+    std::vector<Candidate> candidates = explain_selection(query(call), facts);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!candidates[i].chosen) continue;
+      const EntryFor<I> wanted = typed(i).entry_for(call);
+      candidates[i].config =
+          config_text({candidates[i].key, wanted.identity}, wanted.config, facts);
+    }
+    return candidates;
+  }
+
+  /// A kernel for a device that need not be in the machine; it is not kept.
+  std::shared_ptr<Kernel> build_for(const Call& call, const DeviceFacts& facts) const {
+    const Implementation<I>& winner = typed(select_implementation(query(call), facts));
+    return winner.entry_for(call).build(build_options(facts));
   }
 
   void clear() noexcept override {

@@ -117,10 +117,14 @@ class CallMode {
  public:
   virtual ~CallMode() = default;
   virtual Results call(const Op& op, const spec::CallTensors& tensors) = 0;
-  /// What `kernel_for` found out instead of a kernel, while a forward runs under this mode.
-  virtual void kernel_asked(
-      const Op& op, std::string_view interface,
-      const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) = 0;
+  /// What can be learnt of a kernel that a forward asks for, on a device that need not be there.
+  struct KernelQuestion {
+    std::function<std::vector<Candidate>(const DeviceFacts&)> explain;
+    std::function<std::shared_ptr<Kernel>(const DeviceFacts&)> build;  // it is not kept
+  };
+  /// `kernel_for` asks it instead of finding a kernel, while a forward runs under this mode.
+  virtual void kernel_asked(const Op& op, std::string_view interface,
+                            const KernelQuestion& question) = 0;
 
   /// The mode of this thread; null where calls are eager.
   static CallMode* current();

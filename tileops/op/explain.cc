@@ -6,10 +6,13 @@
 namespace tileops {
 namespace {
 
-/// Runs forwards on meta tensors and asks every selection for its candidates.
+/// Runs forwards on meta tensors and asks every selection for its candidates; where `kernels` is
+/// given, also builds what was chosen.
 class ExplainMode final : public CallMode {
  public:
-  explicit ExplainMode(const DeviceFacts& device) : device_(device) {}
+  explicit ExplainMode(const DeviceFacts& device,
+                       std::vector<std::shared_ptr<Kernel>>* kernels = nullptr)
+      : device_(device), kernels_(kernels) {}
 
   Results call(const Op& op, const spec::CallTensors& tensors) override {
     Explanation node{.op = op.name()};
@@ -22,10 +25,10 @@ class ExplainMode final : public CallMode {
     return results;
   }
 
-  void kernel_asked(
-      const Op&, std::string_view interface,
-      const std::function<std::vector<Candidate>(const DeviceFacts&)>& explain) override {
-    parent_->choices.push_back({std::string(interface), explain(device_)});
+  void kernel_asked(const Op&, std::string_view interface,
+                    const KernelQuestion& question) override {
+    parent_->choices.push_back({std::string(interface), question.explain(device_)});
+    if (kernels_ != nullptr) kernels_->push_back(question.build(device_));
   }
 
   Explanation take_root() { return std::move(root_); }
@@ -61,6 +64,7 @@ class ExplainMode final : public CallMode {
   }
 
   const DeviceFacts& device_;
+  std::vector<std::shared_ptr<Kernel>>* kernels_;
   Explanation root_;
   Explanation* parent_ = nullptr;
   const Op* parent_op_ = nullptr;
@@ -88,8 +92,9 @@ void write(const Explanation& node, int depth, std::string& text) {
                       node.op, node.target);
   for (const InterfaceChoice& choice : node.choices) {
     for (const Candidate& candidate : choice.candidates) {
-      text += fmt::format("{}  {} {} {}: {}\n", indent, candidate.chosen ? "->" : "  ",
-                          choice.interface, candidate.key, candidate.reason);
+      text += fmt::format("{}  {} {} {}: {}{}\n", indent, candidate.chosen ? "->" : "  ",
+                          choice.interface, candidate.key, candidate.reason,
+                          candidate.config.empty() ? "" : "; " + candidate.config);
     }
   }
   for (const Explanation& stage : node.stages) write(stage, depth + 1, text);
@@ -113,6 +118,18 @@ Explanation explain_call(const Op& op, const spec::CallTensors& tensors,
     op.call({inputs, outs});
   }
   return mode.take_root();
+}
+
+std::vector<std::shared_ptr<Kernel>> kernels_for_call(const Op& op,
+                                                      const spec::CallTensors& tensors,
+                                                      const DeviceFacts& device) {
+  const std::vector<Tensor> inputs = meta_of(tensors.inputs);
+  const std::vector<Tensor> outs = meta_of(tensors.outs);
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  ExplainMode mode(device, &kernels);
+  const CallModeGuard guard(&mode);
+  op.call({inputs, outs});
+  return kernels;
 }
 
 Explanation Op::explain() const {

@@ -12,6 +12,12 @@ namespace tileops {
 /// Errors: those of the call's check; kValue (unknown target).
 Explanation explain_call(const Op& op, const spec::CallTensors& tensors, const DeviceFacts& device);
 
+/// The kernels that would serve it, built for this question alone, in call order: what `warm` asks
+/// for their programs. Errors: as above; selection's; what a builder throws.
+std::vector<std::shared_ptr<Kernel>> kernels_for_call(const Op& op,
+                                                      const spec::CallTensors& tensors,
+                                                      const DeviceFacts& device);
+
 /// A tensor of the same facts on the meta device; absent for an absent one.
 Tensor meta_like(const Tensor& tensor);
 

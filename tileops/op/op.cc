@@ -44,8 +44,7 @@ Op::Op(const OpClass& op_class, Params params, OpOptions options,
   check_metadata_count(entry());
   const std::shared_ptr<const KernelTable> table = kernel_table(op_class.name());
   for (const InterfaceType& interface : op_class.interfaces()) {
-    caches_.push_back(
-        interface.make_cache(table, options_.implementation, BuildOptions{options_.kernel_config}));
+    caches_.push_back(interface.make_cache(table, options_.implementation, options_.kernel_config));
   }
   announce_instance(key_, *this);
 }

@@ -39,6 +39,13 @@ struct HeldDelegate {
   std::shared_ptr<Op> op;
 };
 
+/// A configuration in use, and where it is from.
+struct KernelConfig {
+  std::string implementation;
+  Params values;
+  ConfigOrigin origin = ConfigOrigin::kDefault;
+};
+
 /// A kernel of an op, answering selection without building or running.
 template <KernelInterface I>
 class KernelRef {
@@ -91,8 +98,8 @@ class Op {
   std::vector<std::shared_ptr<Kernel>> iter_kernels() const;
   /// Entries of one of this op's interfaces. Errors: kValue for an interface it does not declare.
   std::vector<BuiltEntry> built_entries(std::string_view interface) const;
-  /// Configurations in use: (implementation, config) of each entry that has one.
-  std::vector<std::pair<std::string, Params>> kernel_config() const;
+  /// Configurations in use, of each entry that has one.
+  std::vector<KernelConfig> kernel_config() const;
   /// Puts this op and everything that it holds in tuned mode; idempotent. Kernels that are built
   /// already tune now. Errors: what tuning throws; the mode stays, and the next call tries again.
   void request_tune() const;
@@ -221,7 +228,9 @@ KernelRef<I> Op::kernel_for(Call& call, const typename I::Call& spec) const {
   KernelCache<I>& kernels = typed_cache<I>();
   if (call.mode_ != nullptr) {
     call.mode_->kernel_asked(
-        *this, I::kName, [&](const DeviceFacts& facts) { return kernels.explain(spec, facts); });
+        *this, I::kName,
+        {.explain = [&](const DeviceFacts& facts) { return kernels.explain(spec, facts); },
+         .build = [&](const DeviceFacts& facts) { return kernels.build_for(spec, facts); }});
     return KernelRef<I>();
   }
   std::shared_ptr<const BuiltEntry> entry = kernels.find(spec);

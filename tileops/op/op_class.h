@@ -66,7 +66,7 @@ struct StageType {
 struct InterfaceType {
   std::string name;
   std::function<std::unique_ptr<KernelCacheBase>(std::shared_ptr<const KernelTable>,
-                                                 std::string forced, BuildOptions)>
+                                                 std::string forced, Params forced_config)>
       make_cache;
 };
 

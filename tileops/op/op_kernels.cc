@@ -56,12 +56,13 @@ std::vector<std::shared_ptr<Kernel>> Op::iter_kernels() const {
   return kernels;
 }
 
-std::vector<std::pair<std::string, Params>> Op::kernel_config() const {
-  std::vector<std::pair<std::string, Params>> configs;
+std::vector<KernelConfig> Op::kernel_config() const {
+  std::vector<KernelConfig> configs;
   for (const auto& cache : caches_) {
     for (const BuiltEntry& entry : cache->entries()) {
       Params config = entry.kernel->config();
-      if (config.size() > 0) configs.emplace_back(entry.implementation, std::move(config));
+      if (config.size() == 0) continue;
+      configs.push_back({entry.implementation, std::move(config), entry.kernel->config_origin()});
     }
   }
   return configs;

@@ -42,8 +42,7 @@ class TraceMode final : public CallMode {
     return op.op_class().is_composite() ? call_composite(op, tensors) : call_leaf(op, tensors);
   }
 
-  void kernel_asked(const Op& op, std::string_view interface,
-                    const std::function<std::vector<Candidate>(const DeviceFacts&)>&) override {
+  void kernel_asked(const Op& op, std::string_view interface, const KernelQuestion&) override {
     raise(ErrorKind::kDelegate,
           "{}: its own kernel stage {} cannot be traced; make it a leaf op and hold it as a sub-op",
           op.name(), interface);

@@ -69,9 +69,9 @@ struct KernelInterfaces {
   static std::vector<InterfaceType> list() {
     return {InterfaceType{std::string(Interfaces::kName),
                           [](std::shared_ptr<const KernelTable> table, std::string forced,
-                             BuildOptions options) -> std::unique_ptr<KernelCacheBase> {
+                             Params forced_config) -> std::unique_ptr<KernelCacheBase> {
                             return std::make_unique<KernelCache<Interfaces>>(
-                                std::move(table), std::move(forced), std::move(options));
+                                std::move(table), std::move(forced), std::move(forced_config));
                           }}...};
   }
 };

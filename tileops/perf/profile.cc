@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/perf/profile.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,6 +14,7 @@
 #include "tileops/core/cache_folder.h"
 #include "tileops/core/check.h"
 #include "tileops/core/embedded.h"
+#include "tileops/core/shared_folder.h"
 #include "tileops/cpu/features.h"
 #include "tileops/cpu/parallel.h"
 #include "tileops/perf/cpu_ceilings.h"
@@ -83,18 +82,13 @@ std::optional<DeviceProfile> kept_profile() {
   }
 }
 
-/// Written aside and renamed, so that no reader sees half of it.
+/// Where it cannot be written, the next process measures again.
 void keep(const DeviceProfile& profile) {
   const std::string path = kept_path();
   if (path.empty()) return;
   std::error_code failed;
   std::filesystem::create_directories(cache_folder(), failed);
-  const std::string aside = fmt::format("{}.{}", path, getpid());
-  std::ofstream file(aside);
-  file << to_json(profile) << "\n";
-  file.close();
-  if (file) std::filesystem::rename(aside, path, failed);
-  std::filesystem::remove(aside, failed);
+  write_file(path, to_json(profile) + "\n");
 }
 
 DeviceProfile measure() {

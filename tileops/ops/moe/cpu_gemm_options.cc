@@ -36,6 +36,30 @@ cpu::GemmOptions cpu_gemm_options(const Params& kernel_config, bool batch_invari
   return options;
 }
 
+namespace {
+
+perf::ConfigCandidates candidates_of(const CpuGemmCall& call, const Params& forced) {
+  perf::ConfigCandidates candidates{call.implementation, call.bucket};
+  candidates.is_forced = forced.size() > 0;
+  candidates.configs = {cpu_gemm_config(cpu_gemm_options(forced, call.batch_invariant))};
+  if (candidates.is_forced || call.batch_invariant || call.dtype != DType::kBF16) return candidates;
+  const cpu::IsaLevel level = cpu::active_isa();
+  if (level >= cpu::IsaLevel::kAmx) candidates.configs.push_back({{"inner_loop", "fma"}});
+  if (level >= cpu::IsaLevel::kAvx512Bf16) {
+    candidates.configs.push_back({{"inner_loop", "bf16_dot"}});
+  }
+  return candidates;
+}
+
+}  // namespace
+
+CpuGemmChoice::CpuGemmChoice(const CpuGemmCall& call, const BuildOptions& build)
+    : choice_(candidates_of(call, build.kernel_config), build.device_name) {
+  for (const Params& config : candidates_of(call, build.kernel_config).configs) {
+    options_.push_back(cpu_gemm_options(config, call.batch_invariant));
+  }
+}
+
 Params cpu_gemm_config(const cpu::GemmOptions& options) {
   const auto it = std::find_if(kInnerLoops.begin(), kInnerLoops.end(), [&](const Named& named) {
     return named.loop == options.inner_loop;

@@ -2,8 +2,13 @@
 // The tuning configuration that the CPU's GEMM kernels of the family share.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "tileops/core/value.h"
 #include "tileops/cpu/grouped_gemm.h"
+#include "tileops/perf/config_choice.h"
 
 namespace tileops {
 
@@ -12,5 +17,37 @@ namespace tileops {
 cpu::GemmOptions cpu_gemm_options(const Params& kernel_config, bool batch_invariant);
 /// The configuration in use, as cpu_gemm_options takes it.
 Params cpu_gemm_config(const cpu::GemmOptions& options);
+
+/// What decides which inner loops a kernel can choose from.
+struct CpuGemmCall {
+  std::string implementation;  // "grouped_gemm/cpu_blocked"
+  std::string bucket;
+  DType dtype = DType::kBF16;
+  bool batch_invariant = false;  // one inner loop for every size: nothing to choose
+};
+
+/// The inner loop that a kernel uses: forced, from a table, tuned, or auto. auto stands for AMX
+/// where the processor has it and else for f32 FMA; the others are its rivals.
+class CpuGemmChoice {
+ public:
+  /// Errors: cpu_gemm_options'.
+  CpuGemmChoice(const CpuGemmCall& call, const BuildOptions& build);
+
+  const cpu::GemmOptions& options() const { return options_[choice_.index()]; }
+  const perf::ConfigChoice& choice() const { return choice_; }
+  /// `prepare` makes the tensors and returns what computes a call of a scenario with some options.
+  using Compute = std::function<void(size_t scenario, const cpu::GemmOptions&)>;
+  void tune(size_t num_scenarios, const std::function<Compute()>& prepare) {
+    choice_.tune(kCpuDevice, num_scenarios, [&]() -> perf::RunCandidate {
+      return [this, compute = prepare()](size_t scenario, size_t i) {
+        compute(scenario, options_[i]);
+      };
+    });
+  }
+
+ private:
+  perf::ConfigChoice choice_;
+  std::vector<cpu::GemmOptions> options_;  // of each candidate
+};
 
 }  // namespace tileops

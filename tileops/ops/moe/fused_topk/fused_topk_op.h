@@ -28,6 +28,7 @@ namespace tileops {
 class FusedTopKFwdOp : public TypedOp<FusedTopKFwdOp> {
  public:
   static constexpr std::string_view kName = "FusedTopKFwdOp";
+  static constexpr bool kTunable = false;
   using interfaces = KernelInterfaces<fused_topk::FusedTopK>;
   static std::vector<AnyImplementation> kernel_types();
 

@@ -67,6 +67,8 @@ class Sm90Kernel final : public FusedTopKKernel {
   Sm90Kernel(const Routing& routing, cuda::ProgramSpec program)
       : routing_(routing), program_(std::move(program)) {}
 
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
+
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.gating_output.device());
     const FusedTopKSm90Params params = params_of(args);

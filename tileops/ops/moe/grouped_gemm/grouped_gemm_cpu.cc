@@ -6,6 +6,7 @@
 #include "tileops/ops/moe/cpu_activation.h"
 #include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
 #include "tileops/ops/moe/packed_lookup.h"
 
 namespace tileops::grouped_gemm {
@@ -13,28 +14,47 @@ namespace {
 
 class CpuBlockedKernel final : public GroupedGemmKernel {
  public:
-  CpuBlockedKernel(MGroupedLayout layout, GatedActivation activation,
-                   const cpu::GemmOptions& options)
-      : layout_(layout), activation_(cpu_activation(activation)), options_(options) {}
+  CpuBlockedKernel(const Call& call, const BuildOptions& build)
+      : call_(call),
+        layout_(call.layout),
+        activation_(cpu_activation(call.activation)),
+        inner_loop_(gemm_call(call), build) {}
 
-  Params config() const override { return cpu_gemm_config(options_); }
+  static CpuGemmCall gemm_call(const Call& call) {
+    return {"grouped_gemm/cpu_blocked", tuning_bucket(call), call.dtype, call.batch_invariant};
+  }
 
-  void run(const Args& args) const override {
+  Params config() const override { return inner_loop_.choice().config(); }
+  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
+  bool tunable() const override { return inner_loop_.choice().tunable(); }
+  void request_tune() override {
+    inner_loop_.tune(kTuningRoutings.size(), [this]() -> CpuGemmChoice::Compute {
+      return [this, tensors = make_tuning_tensors(cpu_tuning_call(call_))](
+                 size_t scenario, const cpu::GemmOptions& options) {
+        compute(tensors.args(scenario), options);
+      };
+    });
+  }
+
+  void run(const Args& args) const override { compute(args, inner_loop_.options()); }
+
+ private:
+  void compute(const Args& args, const cpu::GemmOptions& options) const {
     const RowMatrix a = row_matrix(layout_, args.a);
     const std::vector<ExpertRows> rows =
         expert_rows(layout_, args.layout_metadata, args.b.shape()[0], a.num_rows);
     if (a.is_flat() && row_matrix(layout_, args.out).is_flat()) {
-      run_rows(args, rows, 0);
+      run_rows(args, rows, 0, options);
       return;
     }
     for (const ExpertRows& one : rows) {
       run_rows(args, {{one.expert, one.row_begin % layout_.max_m(), one.num_rows}},
-               one.row_begin / layout_.max_m());
+               one.row_begin / layout_.max_m(), options);
     }
   }
 
- private:
-  void run_rows(const Args& args, const std::vector<ExpertRows>& rows, int64_t slab) const {
+  void run_rows(const Args& args, const std::vector<ExpertRows>& rows, int64_t slab,
+                const cpu::GemmOptions& options) const {
     const RowMatrix a = row_matrix(layout_, args.a), out = row_matrix(layout_, args.out);
     std::vector<cpu::RowSegment> segments;
     for (const ExpertRows& r : rows) segments.push_back({r.row_begin, r.num_rows, r.expert});
@@ -54,12 +74,13 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
     }
     const auto packed = find_packed(problem.b, cpu::gate_layout(activation_.kind));
     problem.packed_b = packed.get();
-    cpu::grouped_gemm(problem, options_);
+    cpu::grouped_gemm(problem, options);
   }
 
-  MGroupedLayout layout_;
-  cpu::ActivationParams activation_;
-  cpu::GemmOptions options_;
+  const Call call_;  // one of those that share the kernel
+  const MGroupedLayout layout_;
+  const cpu::ActivationParams activation_;
+  CpuGemmChoice inner_loop_;
 };
 
 }  // namespace
@@ -68,13 +89,14 @@ Implementation<GroupedGemm> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<GroupedGemm> {
-            return {Value::List{call.layout.to_value(), call.activation.to_value(),
-                                call.batch_invariant},
-                    [layout = call.layout, activation = call.activation,
-                     invariant = call.batch_invariant](const BuildOptions& build) {
-                      return std::make_shared<CpuBlockedKernel>(
-                          layout, activation, cpu_gemm_options(build.kernel_config, invariant));
-                    }};
+            return {
+                Value(tuning_bucket(call)),
+                [call](const BuildOptions& build) {
+                  return std::make_shared<CpuBlockedKernel>(call, build);
+                },
+                [call](const BuildOptions& build) {
+                  return CpuGemmChoice(CpuBlockedKernel::gemm_call(call), build).choice().in_use();
+                }};
           }};
 }
 

@@ -2,6 +2,7 @@
 // The grouped GEMM on sm_90a: what it refuses, which configuration serves, and the launch of
 // grouped_gemm_sm90.cuh as grouped_gemm_sm90_params.h asks.
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
+#include "tileops/perf/config_choice.h"
 
 namespace tileops::grouped_gemm {
 namespace {
@@ -157,38 +160,92 @@ std::vector<cuda::ProgramSpec> programs() {
   return true;
 }();
 
+Params params_of(const Sm90Config& config) {
+  return {{"tile_rows", int64_t{config.tile_rows}},
+          {"row_step", int64_t{config.row_step}},
+          {"stages", int64_t{config.stages}},
+          {"ctas", int64_t{config.ctas}}};
+}
+
+/// What is forced alone; else what choose_config says, then its rivals.
+std::vector<Sm90Config> configs_of(const Call& call, bool fits_tma, const Params& forced) {
+  const Sm90Config chosen = config_of(call, fits_tma);
+  if (forced.size() > 0) return {forced_config(chosen, forced)};
+  std::vector<Sm90Config> configs = {chosen};
+  for (const Sm90Config& reachable : kReachableConfigs) {
+    Sm90Config config = chosen;
+    config.tile_rows = reachable.tile_rows;
+    config.row_step = reachable.row_step;
+    config.stages = reachable.stages;
+    config.ctas = reachable.ctas;
+    if (reachable.load == chosen.load && !(config == chosen)) configs.push_back(config);
+  }
+  return configs;
+}
+
+perf::ConfigChoice choice_of(const Call& call, bool fits_tma, const BuildOptions& options) {
+  perf::ConfigCandidates candidates{
+      .implementation = fits_tma ? "grouped_gemm/sm90_weights_on_m" : "grouped_gemm/sm90_strided",
+      .bucket = tuning_bucket(call),
+      .is_forced = options.kernel_config.size() > 0};
+  for (const Sm90Config& config : configs_of(call, fits_tma, options.kernel_config)) {
+    candidates.configs.push_back(params_of(config));
+  }
+  return {std::move(candidates), options.device_name};
+}
+
 class Sm90Kernel final : public GroupedGemmKernel {
  public:
-  explicit Sm90Kernel(const Sm90Launch& launch)
-      : launch_(launch), program_(program_of(launch.config)) {}
-
-  Params config() const override {
-    const Sm90Config& c = launch_.config;
-    return {{"tile_rows", int64_t{c.tile_rows}},
-            {"row_step", int64_t{c.row_step}},
-            {"stages", int64_t{c.stages}},
-            {"ctas", int64_t{c.ctas}}};
+  Sm90Kernel(const Call& call, bool fits_tma, const BuildOptions& options)
+      : call_(call), choice_(choice_of(call, fits_tma, options)) {
+    for (const Sm90Config& config : configs_of(call, fits_tma, options.kernel_config)) {
+      instances_.emplace_back(
+          Sm90Launch{config, call.layout, call.activation, call.batch_invariant});
+    }
   }
 
-  void run(const Args& args) const override {
-    if (args.out.num_elements() == 0 || args.b.shape()[0] == 0) return;
-    launch_.run(args, program_);
+  Params config() const override { return choice_.config(); }
+  ConfigOrigin config_origin() const override { return choice_.origin(); }
+  bool tunable() const override { return choice_.tunable(); }
+  void request_tune() override {
+    choice_.tune(call_.device, kTuningRoutings.size(), [this]() -> perf::RunCandidate {
+      return [this, tensors = make_tuning_tensors(call_)](size_t scenario, size_t i) {
+        launch(instances_[i], tensors.args(scenario));
+      };
+    });
   }
+  void list_programs(const ProgramSink& sink) const override {
+    for (const Instance& instance : instances_) sink(instance.program.spec());
+  }
+
+  void run(const Args& args) const override { launch(instances_[choice_.index()], args); }
 
  private:
-  const Sm90Launch launch_;
-  mutable cuda::LazyProgram program_;
+  struct Instance {
+    explicit Instance(const Sm90Launch& l) : launch(l), program(program_of(l.config)) {}
+    const Sm90Launch launch;
+    mutable cuda::LazyProgram program;
+  };
+
+  static void launch(const Instance& instance, const Args& args) {
+    if (args.out.num_elements() == 0 || args.b.shape()[0] == 0) return;
+    instance.launch.run(args, instance.program);
+  }
+
+  const Call call_;  // one of those that share the kernel
+  perf::ConfigChoice choice_;
+  std::deque<Instance> instances_;  // of each candidate
 };
 
-/// Calls share a kernel where they share a program and what an op's parameters say.
+/// Calls share a kernel where they share what a configuration is chosen by, and what an op's
+/// parameters say.
 EntryFor<GroupedGemm> entry_for(const Call& call, bool fits_tma) {
-  const Sm90Config config = config_of(call, fits_tma);
-  return {Value::List{config.name(), call.layout.to_value(), call.activation.to_value(),
-                      call.batch_invariant},
-          [config, layout = call.layout, activation = call.activation,
-           batch_invariant = call.batch_invariant](const BuildOptions& options) {
-            return std::make_shared<Sm90Kernel>(Sm90Launch{
-                forced_config(config, options.kernel_config), layout, activation, batch_invariant});
+  return {Value::List{config_of(call, fits_tma).name(), tuning_bucket(call)},
+          [call, fits_tma](const BuildOptions& options) {
+            return std::make_shared<Sm90Kernel>(call, fits_tma, options);
+          },
+          [call, fits_tma](const BuildOptions& options) {
+            return choice_of(call, fits_tma, options).in_use();
           }};
 }
 

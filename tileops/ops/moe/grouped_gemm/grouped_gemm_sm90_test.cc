@@ -5,9 +5,14 @@
 
 #include <algorithm>
 
+#include "tests/support/cache_folder.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/program.h"
+#include "tileops/op/explain.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
+#include "tileops/perf/tuning_table.h"
+#include "tileops/spec/registry.h"
 
 namespace tileops {
 namespace {
@@ -68,20 +73,67 @@ TEST(GroupedGemmSm90, AnOlderGpuIsNamedWithWhatItHas) {
               HasSubstr("sm90_strided (needs sm_90a, cuda:0 has sm_80)"));
 }
 
-TEST(GroupedGemmSm90, RowCountsShareAnEntryUpToTheNextTile) {
-  Call few = fitting_call();
-  Call fewer = few, many = few, more = few;
-  fewer.num_rows = 1;
-  many.num_rows = 4096;
-  more.num_rows = 100000;
-  EXPECT_EQ(key_of(few), key_of(fewer));
-  EXPECT_EQ(key_of(many), key_of(more));
-  EXPECT_FALSE(key_of(few) == key_of(many));
-  Call other_sizes = few;
-  other_sizes.n = 512;
-  other_sizes.k = 1024;
-  other_sizes.num_experts = 64;
-  EXPECT_EQ(key_of(few), key_of(other_sizes)) << "sizes are no part of a program";
+TEST(GroupedGemmSm90, RowCountsOfABucketShareAnEntryAndADefault) {
+  const auto with_rows = [](int64_t rows) {
+    Call call = fitting_call();
+    call.num_rows = rows;
+    return key_of(call);
+  };
+  EXPECT_EQ(with_rows(512), with_rows(257)) << "33 to 64 rows an expert";
+  EXPECT_FALSE(with_rows(512) == with_rows(513)) << "the next bucket";
+  EXPECT_FALSE(with_rows(96 * 8) == with_rows(97 * 8)) << "one bucket, two defaults";
+  Call wider = fitting_call();
+  wider.n = 512;
+  EXPECT_FALSE(key_of(fitting_call()) == key_of(wider)) << "sizes are what tuning chooses by";
+}
+
+TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
+  const auto entry = spec::entry("MoEGroupedGemmFwdOp");
+  const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
+  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8}, DType::kI32, kMetaDevice),
+                           {}};
+  const auto kernels = kernels_for_call(op, {inputs, {}}, kHopper);
+  ASSERT_EQ(kernels.size(), 1U);
+  std::vector<std::string> names;
+  kernels[0]->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(HasSubstr("tma 128x6 bf16 to bf16 none"),
+                                                     HasSubstr("tma 192x5 bf16 to bf16 none")));
+  EXPECT_TRUE(kernels[0]->tunable());
+  EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
+}
+
+TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
+  const testing::CacheFolder folder("sm90_table");
+  const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
+  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8}, DType::kI32, kMetaDevice),
+                           {}};
+  DeviceFacts facts = kHopper;
+  facts.name = "a table's device";
+  const auto text = [&](const Op& asked) {
+    return explain_call(asked, {inputs, {}}, facts).text();
+  };
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1 (default)"));
+  const perf::TuningKey key{facts.name, "grouped_gemm/sm90_weights_on_m",
+                            grouped_gemm::tuning_bucket(fitting_call())};
+  perf::keep_tuned(key, {{{"tile_rows", int64_t{7}}}, 1, 1}, true);
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1 (default)"))
+      << "no candidate: another library's";
+  perf::keep_tuned(key,
+                   {{{"tile_rows", int64_t{192}},
+                     {"row_step", int64_t{32}},
+                     {"stages", int64_t{5}},
+                     {"ctas", int64_t{2}}},
+                    1,
+                    2},
+                   true);
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=192, row_step=32, stages=5, ctas=2 (table)"));
+  const MoEGroupedGemmFwdOp forced(MGroupedLayout::contiguous(), {}, {},
+                                   {.kernel_config = {{"tile_rows", int64_t{128}}}});
+  EXPECT_THAT(text(forced), HasSubstr("ctas=1 (forced)"));
 }
 
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {

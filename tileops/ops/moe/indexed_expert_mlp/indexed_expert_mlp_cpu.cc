@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU's indexed experts: a segment a distinct expert, rows gathered by the GEMM itself.
 #include <algorithm>
+#include <array>
+#include <string>
 #include <vector>
 
+#include "tileops/core/check.h"
 #include "tileops/cpu/grouped_gemm.h"
 #include "tileops/ops/moe/cpu_activation.h"
 #include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_kernel.h"
 #include "tileops/ops/moe/packed_lookup.h"
 #include "tileops/ops/moe/route_order.h"
+#include "tileops/ops/moe/tuning_inputs.h"
 #include "tileops/ops/moe/weighted_reduce.h"
+#include "tileops/perf/random_tensor.h"
 
 namespace tileops::indexed_expert_mlp {
 namespace {
@@ -47,16 +52,79 @@ struct Rows {
   Tensor row_of_route;          // [T·K], −1 for a dropped one
 };
 
+/// Calls that share a configuration: all but the token count exactly.
+std::string tuning_bucket(const Call& call) {
+  return fmt::format("{} scale {} {} E{} top_k{} H{} F{}{}{}, {}",
+                     to_string(call.activation.to_value()), call.routed_scaling_factor,
+                     dtype_short_name(call.dtype), call.num_experts, call.top_k, call.hidden,
+                     call.inter, call.has_bias ? " bias" : "",
+                     call.batch_invariant ? " batch_invariant" : "",
+                     rows_bucket(call.num_tokens * call.top_k, call.num_experts));
+}
+
+/// Contiguous tensors of a call's sizes with fewer experts and as many rows of each.
+struct TuningTensors {
+  explicit TuningTensors(const Call& call) {
+    const int64_t routes = call.num_tokens * call.top_k;
+    const int64_t num_experts = std::max<int64_t>(call.num_experts, 1);
+    const int64_t experts =
+        cpu_tuning_experts(num_experts, 3 * call.inter * call.hidden, call.dtype,
+                           (routes + num_experts - 1) / num_experts);
+    const int64_t top_k = std::min(call.top_k, experts);
+    const int64_t tokens =
+        std::max<int64_t>(routes * experts / (num_experts * std::max<int64_t>(top_k, 1)), 1);
+    const auto random = [&](const Shape& shape, uint64_t seed, float scale) {
+      return perf::random_tensor(shape, call.dtype, kCpuDevice, seed, scale);
+    };
+    hidden = random({tokens, call.hidden}, 1, 1);
+    w_gate_up = random({experts, 2 * call.inter, call.hidden}, 2, 0.05F);
+    w_down = random({experts, call.hidden, call.inter}, 3, 0.05F);
+    if (call.has_bias) {
+      b_gate_up = random({experts, 2 * call.inter}, 4, 1);
+      b_down = random({experts, call.hidden}, 5, 1);
+    }
+    weights = tuning_topk_weights(tokens, top_k);
+    for (size_t i = 0; i < kTuningRoutings.size(); ++i) {
+      ids[i] = tuning_topk_ids(tokens, top_k, experts, kTuningRoutings[i]);
+    }
+    out = Tensor::empty({tokens, call.hidden}, call.dtype);
+  }
+  Args args(size_t scenario) const {
+    return {hidden, weights, ids[scenario], w_gate_up, w_down, b_gate_up, b_down, out};
+  }
+  Tensor hidden, weights, w_gate_up, w_down, b_gate_up, b_down, out;
+  std::array<Tensor, kTuningRoutings.size()> ids;
+};
+
 class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
  public:
-  CpuSegmentsKernel(const Settings& settings, const Params& kernel_config)
-      : activation_(cpu_activation(settings.activation)),
-        scale_(static_cast<float>(settings.routed_scaling_factor)),
-        options_(cpu_gemm_options(kernel_config, settings.batch_invariant)) {}
+  CpuSegmentsKernel(const Call& call, const BuildOptions& build)
+      : call_(call),
+        activation_(cpu_activation(call.activation)),
+        scale_(static_cast<float>(call.routed_scaling_factor)),
+        inner_loop_(gemm_call(call), build) {}
 
-  Params config() const override { return cpu_gemm_config(options_); }
+  static CpuGemmCall gemm_call(const Call& call) {
+    return {"indexed_expert_mlp/cpu_segments", tuning_bucket(call), call.dtype,
+            call.batch_invariant};
+  }
 
-  void run(const Args& args) const override {
+  Params config() const override { return inner_loop_.choice().config(); }
+  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
+  bool tunable() const override { return inner_loop_.choice().tunable(); }
+  void request_tune() override {
+    inner_loop_.tune(kTuningRoutings.size(), [this]() -> CpuGemmChoice::Compute {
+      return
+          [this, tensors = TuningTensors(call_)](size_t scenario, const cpu::GemmOptions& options) {
+            compute(tensors.args(scenario), options);
+          };
+    });
+  }
+
+  void run(const Args& args) const override { compute(args, inner_loop_.options()); }
+
+ private:
+  void compute(const Args& args, const cpu::GemmOptions& options) const {
     const Rows rows(args.topk_ids, args.w_down.shape()[0]);
     const auto num_rows = static_cast<int64_t>(rows.tokens.size());
     const int64_t hidden = args.w_down.shape()[1], inter = args.w_down.shape()[2];
@@ -74,22 +142,22 @@ class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
          .bias = bias_view(args.b_gate_up),
          .activation = activation_,
          .out = {activated.data(), activated.dtype(), inter}},
-        options_);
+        options);
     cpu::grouped_gemm({.segments = rows.segments,
                        .a = {activated.data(), activated.dtype(), inter},
                        .b = down,
                        .packed_b = packed_down.get(),
                        .bias = bias_view(args.b_down),
                        .out = {expert_rows.data(), DType::kF32, hidden}},
-                      options_);
+                      options);
     weighted_reduce(expert_rows, row_matrix(MGroupedLayout::contiguous(), expert_rows),
                     args.topk_weights, rows.row_of_route, scale_, args.out);
   }
 
- private:
-  cpu::ActivationParams activation_;
-  float scale_;
-  cpu::GemmOptions options_;
+  const Call call_;  // one of those that share the kernel
+  const cpu::ActivationParams activation_;
+  const float scale_;
+  CpuGemmChoice inner_loop_;
 };
 
 }  // namespace
@@ -98,10 +166,14 @@ Implementation<IndexedExpertMLP> cpu_segments() {
   return {.info = {.key = "cpu_segments", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
           .entry_for = [](const Call& call) -> EntryFor<IndexedExpertMLP> {
-            return {identity_of(settings_of(call)),
-                    [settings = settings_of(call)](const BuildOptions& build) {
-                      return std::make_shared<CpuSegmentsKernel>(settings, build.kernel_config);
-                    }};
+            return {
+                Value(tuning_bucket(call)),
+                [call](const BuildOptions& build) {
+                  return std::make_shared<CpuSegmentsKernel>(call, build);
+                },
+                [call](const BuildOptions& build) {
+                  return CpuGemmChoice(CpuSegmentsKernel::gemm_call(call), build).choice().in_use();
+                }};
           }};
 }
 

@@ -115,7 +115,7 @@ TEST(IndexedExpertMLP, AForcedInnerLoopIsHonouredOrRefused) {
     const IndexedExpertMLPFwdOp op(1.0, GatedActivation::silu_and_mul, false,
                                    {.kernel_config = {{"inner_loop", loop}}});
     op(x, ones({3, 1}), int_tensor({3, 1}, {0, 1, 1}), experts.w_gate_up, experts.w_down);
-    return op.kernel_config().at(0).second;
+    return op.kernel_config().at(0).values;
   };
   EXPECT_EQ(call("fma"), (Params{{"inner_loop", "fma"}}));
   EXPECT_ANY_THROW(call("wishful"));

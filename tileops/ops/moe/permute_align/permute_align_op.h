@@ -20,6 +20,7 @@ namespace tileops {
 class MoEPermuteAlignFwdOp : public TypedOp<MoEPermuteAlignFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEPermuteAlignFwdOp";
+  static constexpr bool kTunable = false;
   using interfaces = KernelInterfaces<permute_align::PermuteAlign>;
   static std::vector<AnyImplementation> kernel_types();
 

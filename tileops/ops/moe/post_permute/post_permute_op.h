@@ -23,6 +23,7 @@ namespace tileops {
 class MoEPostPermuteFwdOp : public TypedOp<MoEPostPermuteFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEPostPermuteFwdOp";
+  static constexpr bool kTunable = false;
   using interfaces = KernelInterfaces<post_permute::PostPermute>;
   static std::vector<AnyImplementation> kernel_types();
 

@@ -58,6 +58,8 @@ class Sm90Kernel final : public PostPermuteKernel {
         scaling_(static_cast<float>(call.routed_scaling_factor)),
         program_(program_of(call.dtype, call.out_dtype)) {}
 
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
+
   void run(const Args& args) const override {
     if (args.out.num_elements() == 0) return;
     const Stream stream = current_stream(args.out.device());

@@ -23,6 +23,7 @@ namespace tileops {
 class MoEPrePermuteFwdOp : public TypedOp<MoEPrePermuteFwdOp> {
  public:
   static constexpr std::string_view kName = "MoEPrePermuteFwdOp";
+  static constexpr bool kTunable = false;
   using interfaces = KernelInterfaces<pre_permute::PrePermute>;
   static std::vector<AnyImplementation> kernel_types();
 

@@ -62,6 +62,8 @@ class Sm90Kernel final : public PrePermuteKernel {
   Sm90Kernel(MGroupedLayout layout, int64_t num_experts)
       : layout_(layout), num_experts_(num_experts), program_(program()) {}
 
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
+
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.hidden_states.device());
     PrePermuteSm90Params p = params_of(args);
