@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tileops/spec/random.h"
@@ -23,26 +24,46 @@ constexpr std::array kGenerators = {
               fill_inverse_indices},
 };
 
-/// Calls store(i, value) with floats of one draw each.
+constexpr int64_t kChunk = 1 << 20;  // elements that a thread makes at a time
+
+template <class Draw, class Store>
+void fill_range(const Random& first, int64_t begin, int64_t end, const Draw& draw,
+                const Store& store) {
+  Random random = first;
+  random.skip(begin);
+  for (int64_t i = begin; i < end; ++i) store(i, draw(random));
+}
+
+/// Calls store(i, draw(random)) for every i, with one draw of `first`'s sequence each; on all cores.
+template <class Draw, class Store>
+void fill_all(const Random& first, int64_t count, const Draw& draw, const Store& store) {
+  const int64_t num_chunks = (count + kChunk - 1) / kChunk;
+#pragma omp parallel for schedule(static) if (num_chunks > 1)
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    fill_range(first, chunk * kChunk, std::min(count, (chunk + 1) * kChunk), draw, store);
+  }
+}
+
 template <class Draw>
-void fill_floats(const Tensor& tensor, Draw&& draw) {
+void fill_floats(const Tensor& tensor, const Random& first, const Draw& draw) {
   const int64_t count = tensor.num_elements();
+  auto* halves = tensor.data_as<uint16_t>();
   switch (tensor.dtype()) {
     case DType::kF32:
-      for (int64_t i = 0; i < count; ++i) tensor.data_as<float>()[i] = draw();
-      return;
+      return fill_all(first, count, draw,
+                      [out = tensor.data_as<float>()](int64_t i, float x) { out[i] = x; });
     case DType::kBF16:
-      for (int64_t i = 0; i < count; ++i) tensor.data_as<uint16_t>()[i] = f32_to_bf16(draw());
-      return;
+      return fill_all(first, count, draw,
+                      [halves](int64_t i, float x) { halves[i] = f32_to_bf16(x); });
     case DType::kF16:
-      for (int64_t i = 0; i < count; ++i) tensor.data_as<uint16_t>()[i] = f32_to_f16(draw());
-      return;
-    default: {
-      const int64_t step = dtype_bytes(tensor.dtype());
-      for (int64_t i = 0; i < count; ++i) {
-        store_element(tensor.dtype(), tensor.data_as<std::byte>() + i * step, draw());
-      }
-    }
+      return fill_all(first, count, draw,
+                      [halves](int64_t i, float x) { halves[i] = f32_to_f16(x); });
+    default:
+      return fill_all(first, count, draw,
+                      [dtype = tensor.dtype(), step = dtype_bytes(tensor.dtype()),
+                       out = tensor.data_as<std::byte>()](int64_t i, float x) {
+                        store_element(dtype, out + i * step, x);
+                      });
   }
 }
 
@@ -72,15 +93,16 @@ std::string generator_names() {
 
 void fill_normal(const GeneratorInput& input) {
   const float scale = input.args.empty() ? 1.0f : real_arg(input.args[0]);
-  Random random(input.seed, input.salt);
-  fill_floats(input.tensor, [&] { return scale * random.normal(); });
+  fill_floats(input.tensor, Random(input.seed, input.salt),
+              [scale](Random& random) { return scale * random.normal(); });
 }
 
 void fill_uniform(const GeneratorInput& input) {
   const float low = real_arg(input.args[0]);
   const float high = real_arg(input.args[1]);
-  Random random(input.seed, input.salt);
-  fill_floats(input.tensor, [&] { return low + (high - low) * static_cast<float>(random.unit()); });
+  fill_floats(input.tensor, Random(input.seed, input.salt), [low, high](Random& random) {
+    return low + (high - low) * static_cast<float>(random.unit());
+  });
 }
 
 }  // namespace tileops::spec

@@ -18,6 +18,8 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
+  /// As after so many draws more.
+  void skip(int64_t draws) { state_ += static_cast<uint64_t>(draws) * 0x9e3779b97f4a7c15ULL; }
   /// In [0, 1).
   double unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   /// In [0, bound), bound > 0.

@@ -175,12 +175,17 @@ WorkloadCase workload_case(const Entry& entry, std::string_view id_or_label) {
 }
 
 std::vector<Tensor> make_inputs(const std::shared_ptr<const Entry>& entry,
-                                const WorkloadCase& which, uint64_t seed) {
+                                const WorkloadCase& which, uint64_t seed,
+                                const std::vector<Tensor>& given) {
   const WorkloadInstance instance(entry, which);
   std::vector<Tensor> inputs(entry->inputs().size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorFacts facts = instance.input_facts(i);
     if (!facts.present) continue;
+    if (i < given.size() && given[i].defined()) {
+      inputs[i] = given[i];
+      continue;
+    }
     inputs[i] = Tensor::empty(facts.shape, facts.dtype);
     instance.fill(i, inputs[i], seed);
   }

@@ -31,9 +31,11 @@ WorkloadCase workload_case(const Entry& entry, std::string_view id_or_label);
 
 /// Fresh tensors for a case, in the order of Entry::inputs(): floating ones normal with a scale
 /// that keeps results near 1, metadata by the spec's generators. Deterministic in (case, seed).
-/// Every `requires` holds of what comes back. Errors: kSpec, kOutOfMemory.
+/// Every `requires` holds of what comes back. A defined tensor of `given`, by slot, is taken as it
+/// is: weights that several seeds share. Errors: kSpec, kOutOfMemory.
 std::vector<Tensor> make_inputs(const std::shared_ptr<const Entry>& entry,
-                                const WorkloadCase& which, uint64_t seed);
+                                const WorkloadCase& which, uint64_t seed,
+                                const std::vector<Tensor>& given = {});
 
 /// The same on the meta device: facts without contents, for a call that is only explained or
 /// traced.

@@ -11,6 +11,7 @@
 
 #include "tileops/core/error.h"
 #include "tileops/spec/generators.h"
+#include "tileops/spec/random.h"
 #include "tileops/spec/registry.h"
 
 namespace tileops::spec {
@@ -92,6 +93,15 @@ TEST(Generator, NormalHasItsScale) {
   }
   EXPECT_NEAR(sum / 1e5, 0, 0.01);
   EXPECT_NEAR(std::sqrt(squares / 1e5), 0.5, 0.01);
+}
+
+TEST(Generator, ManyThreadsDrawTheSequenceOfOne) {
+  const Tensor tensor = Tensor::empty({(1 << 21) + 17}, DType::kF32);
+  fill_normal({tensor, {}, 5, 3});
+  Random random(5, 3);
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    ASSERT_EQ(tensor.data_as<float>()[i], random.normal()) << i;
+  }
 }
 
 TEST(Generator, TopKIdsAreDistinctAndSkewedWhereAsked) {
