@@ -71,9 +71,9 @@ int run_chosen(const Chosen& chosen) {
 }  // namespace
 
 CLI::App& add_command(CLI::App& app, Chosen& chosen, const std::string& name,
-                      const std::string& summary, std::function<int()> body) {
+                      const std::string& summary, std::function<int()> body, JsonOption json) {
   CLI::App& command = *app.add_subcommand(name, summary);
-  command.add_flag("--json", chosen.common.json, "Print JSON");
+  if (json == JsonOption::kCommon) command.add_flag("--json", chosen.common.json, "Print JSON");
   command
       .add_option("--spec", chosen.common.spec_files,
                   "Load a spec file of yours first (repeatable)")
@@ -99,6 +99,10 @@ int run_command(int argc, char** argv) {
   add_explain(app, chosen);
   add_trace(app, chosen);
   add_env(app, chosen);
+  add_tune(app, chosen);
+  add_warm(app, chosen);
+  add_bench(app, chosen);
+  add_report(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

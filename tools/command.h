@@ -31,8 +31,10 @@ struct Chosen {
 
 /// Adds a subcommand with the common options; `body` runs once it is chosen and the spec files and
 /// backends are loaded.
+enum class JsonOption { kCommon, kOwn };  // kOwn: the subcommand defines --json itself
 CLI::App& add_command(CLI::App& app, Chosen& chosen, const std::string& name,
-                      const std::string& summary, std::function<int()> body);
+                      const std::string& summary, std::function<int()> body,
+                      JsonOption json = JsonOption::kCommon);
 
 void add_list(CLI::App& app, Chosen& chosen);
 void add_show(CLI::App& app, Chosen& chosen);
@@ -41,6 +43,10 @@ void add_run(CLI::App& app, Chosen& chosen);
 void add_explain(CLI::App& app, Chosen& chosen);
 void add_trace(CLI::App& app, Chosen& chosen);
 void add_env(CLI::App& app, Chosen& chosen);
+void add_tune(CLI::App& app, Chosen& chosen);
+void add_warm(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
+void add_report(CLI::App& app, Chosen& chosen);
 
 /// Parses the command line and runs what it asks for. Returns the exit code; errors are one line on
 /// standard error.

@@ -27,6 +27,7 @@ Json json_of(const Explanation& explanation) {
     for (const Candidate& candidate : choice.candidates) {
       candidates.push_back(
           {{"key", candidate.key}, {"chosen", candidate.chosen}, {"reason", candidate.reason}});
+      if (!candidate.config.empty()) candidates.back()["config"] = candidate.config;
     }
     json["choices"].push_back(
         {{"interface", choice.interface}, {"candidates", std::move(candidates)}});

@@ -2,6 +2,7 @@
 #include "tools/job.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include <fmt/ranges.h>
@@ -10,6 +11,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/core/safetensors.h"
+#include "tileops/cuda/copy.h"
 #include "tileops/spec/param_text.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/workload.h"
@@ -88,11 +90,36 @@ void read_input_file(const JobOptions& options, const spec::Entry& entry, Job& j
   job.source = options.input;
 }
 
+/// "T=128" or, for an argument of the generators, "routing=skewed".
+void set_size(const std::string& text, spec::WorkloadCase& which) {
+  const size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals);
+  const std::string value = text.substr(std::min(equals + 1, text.size()));
+  Params& values = which.indices.find(name) != nullptr ? which.indices : which.args;
+  const Value* former = values.find(name);
+  TILEOPS_CHECK(ErrorKind::kValue, former != nullptr,
+                "--size {}: workload {} has no {}; it has: {}, {}", text, which.label, name,
+                to_string(which.indices), to_string(which.args));
+  if (former->as_string() != nullptr) {
+    values.set(name, value);
+  } else {
+    int64_t size = 0;
+    const char* const end = value.data() + value.size();
+    const auto parsed = std::from_chars(value.data(), end, size);
+    TILEOPS_CHECK(
+        ErrorKind::kValue,
+        former->as_int() != nullptr && parsed.ec == std::errc() && parsed.ptr == end && size >= 0,
+        "--size {}: it is written name=number, as in T=128", text);
+    values.set(name, size);
+  }
+  which.id += "/" + text;
+}
+
 void make_workload(const JobOptions& options, const std::shared_ptr<const spec::Entry>& entry,
                    Contents contents, Job& job) {
-  spec::WorkloadCase which = spec::workload_case(*entry, options.workload);
-  set_given_params(*entry, options.params, which.params);
+  const spec::WorkloadCase which = workload_of(options, *entry);
   job.params = which.params;
+  job.workload = which;
   job.source = fmt::format("workload {}, seed {}", which.id, options.seed);
   if (contents == Contents::kMeta) {
     job.inputs = spec::make_meta_inputs(entry, which);
@@ -134,6 +161,36 @@ void read_expected_output(const SafetensorsFile& file, const std::string& tensor
   job.expected.push_back({{output}, file.tensor(tensor)});
 }
 
+spec::WorkloadCase workload_of(const JobOptions& options, const spec::Entry& entry) {
+  spec::WorkloadCase which = spec::workload_case(entry, options.workload);
+  set_given_params(entry, options.params, which.params);
+  for (const std::string& text : options.sizes) set_size(text, which);
+  return which;
+}
+
+void add_device_option(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "cpu, cuda or cuda:N")->type_name("DEVICE");
+}
+
+std::vector<Tensor> place(const std::vector<Tensor>& inputs, const spec::Entry& entry,
+                          Device device) {
+  if (device == kCpuDevice) return inputs;
+  std::vector<Tensor> placed;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool stays = !inputs[i].defined() || entry.inputs()[i].on_cpu;
+    placed.push_back(stays ? inputs[i] : cuda::to_device(inputs[i], device));
+  }
+  return placed;
+}
+
+Results to_host(const Results& results) {
+  Results copies;
+  for (int i = 0; i < results.size(); ++i) {
+    copies.push_back(results[i].defined() ? cuda::to_host(results[i]) : Tensor());
+  }
+  return copies;
+}
+
 std::string expected_by(const SafetensorsFile& file) {
   const auto by = file.metadata().find("expected_by");
   return by == file.metadata().end() ? "the file" : by->second;
@@ -157,6 +214,13 @@ void add_job_options(CLI::App& command, JobOptions& options) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  command
+      .add_option("--size", options.sizes, "Another size of the workload, as in T=128 (repeatable)")
+      ->type_name("NAME=SIZE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->needs(workload);
   command.add_option("--target", options.target, "The target that shall serve")->type_name("T");
   command
       .add_option("--implementation", options.implementation,

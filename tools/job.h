@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tileops/core/safetensors.h"
 #include "tileops/op/op.h"
+#include "tileops/spec/workload.h"
 
 namespace CLI {
 class App;
@@ -25,6 +27,7 @@ struct JobOptions {
   int64_t layer = 0;
   std::string hidden;
   std::vector<std::string> params;  // "name=value"
+  std::vector<std::string> sizes;   // "T=128": other values of a workload's indices
   std::string target;
   std::string implementation;
   uint64_t seed = 0;
@@ -42,7 +45,8 @@ struct ExpectedSum {
 struct Job {
   const OpClass* op_class = nullptr;
   Params params;
-  std::vector<Tensor> inputs;         // in the signature's order
+  std::vector<Tensor> inputs;  // in the signature's order, on the CPU
+  std::optional<spec::WorkloadCase> workload;
   std::vector<ExpectedSum> expected;  // from the input file
   std::string expected_by;            // who computed them, as the file says
   std::string source;                 // where the inputs are from
@@ -57,6 +61,19 @@ struct Job {
 /// checkpoint's layer.
 /// Errors: kValue (unknown op, workload, parameter, tensor; none of the three), kIo.
 Job make_job(const JobOptions& options, Contents contents);
+
+/// The workload that the options name, with their parameters and sizes.
+/// Errors: kValue (unknown workload, parameter or index; a value of another kind).
+spec::WorkloadCase workload_of(const JobOptions& options, const spec::Entry& entry);
+
+/// Adds --device, cpu unless given.
+void add_device_option(CLI::App& command, std::string& device);
+/// The inputs where a call on the device wants them; those that the spec puts on the CPU stay.
+/// Errors: kDevice, kOutOfMemory.
+std::vector<Tensor> place(const std::vector<Tensor>& inputs, const spec::Entry& entry,
+                          Device device);
+/// Results on the CPU, absent ones absent.
+Results to_host(const Results& results);
 
 /// Takes a tensor named expected.<output>. Errors: kValue, saying that `others` may also be there.
 void read_expected_output(const SafetensorsFile& file, const std::string& tensor,

@@ -7,6 +7,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/core/safetensors.h"
+#include "tileops/cuda/launch.h"
 #include "tileops/perf/report.h"
 #include "tools/command.h"
 #include "tools/compare.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   JobOptions job;
   std::string output;
   std::string profile;
+  std::string device = "cpu";
   int repeat = 5;
   bool no_reference = false;
   double tolerance = -1;
@@ -52,18 +54,21 @@ struct RunResult {
   std::vector<std::string> checksums;  // by output
 };
 
-Calls call_repeatedly(const Op& op, const Job& job, int repeat) {
+/// On a GPU each launch is waited for, so that the host's clock tells the stages' times.
+Calls call_repeatedly(const Op& op, const std::vector<Tensor>& inputs, Device device, int repeat) {
   Calls calls;
   std::vector<RecordPtr> records;
   set_call_timing(true);
+  if (device.type == DeviceType::kCUDA) cuda::set_synchronous_launches(true);
   for (int i = 0; i < repeat; ++i) {
     progress(fmt::format("{}: call {} of {}", op.name(), i + 1, repeat));
-    calls.results = op.call({job.inputs, {}});
+    calls.results = op.call({inputs, {}});
     records.push_back(op.last_call());
     calls.times_us.push_back(records.back()->elapsed_us().value_or(0));
   }
   set_call_timing(false);
   clear_progress();
+  calls.results = to_host(calls.results);
   const auto middle = records.begin() + static_cast<ptrdiff_t>(records.size() / 2);
   std::nth_element(
       records.begin(), middle, records.end(),
@@ -222,7 +227,9 @@ int run(const Common& common, const RunOptions& options) {
   const Job job = make_job(options.job, Contents::kReal);
   const auto op =
       job.make_op({.target = options.job.target, .implementation = options.job.implementation});
-  RunResult run{.calls = call_repeatedly(*op, job, options.repeat)};
+  const Device device = parse_device(options.device);
+  const std::vector<Tensor> inputs = place(job.inputs, op->entry(), device);
+  RunResult run{.calls = call_repeatedly(*op, inputs, device, options.repeat)};
   run.profile = profile_of(options, run.calls.median->device());
   run.report = perf::make_report(*run.calls.median, run.profile);
   run.reference = run_reference(*op, job, options);
@@ -248,6 +255,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
       add_command(app, chosen, "run", "Compute an op, check it, report each stage beside its floor",
                   [&chosen, options] { return run(chosen.common, *options); });
   add_job_options(command, options->job);
+  add_device_option(command, options->device);
   command.add_option("--output", options->output, "Write the outputs to a safetensors file")
       ->type_name("FILE");
   command.add_option("--repeat", options->repeat, "Number of calls")

@@ -20,8 +20,13 @@ std::vector<std::string> levels_up_to(const std::string& name) {
   raise(ErrorKind::kValue, "--arch {}: a CPU's is one of {}", name, fmt::join(names, ", "));
 }
 
+/// What runs a generation's own instructions ("sm_90a") runs the generation's others too.
 DeviceFacts cuda_facts(const std::vector<std::string>& archs) {
-  DeviceFacts facts{.device = {DeviceType::kCUDA, 0}, .archs = archs};
+  DeviceFacts facts{.device = {DeviceType::kCUDA, 0}};
+  for (const std::string& arch : archs) {
+    facts.archs.push_back(arch);
+    if (arch.ends_with('a')) facts.archs.push_back(arch.substr(0, arch.size() - 1));
+  }
   facts.name = fmt::format("a CUDA device with {}", fmt::join(archs, ", "));
   for (const std::string& arch : archs) {
     if (arch != "sm_90a") continue;
