@@ -1,6 +1,8 @@
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by ./test --all: clang-tidy and clang-format where ./test left them out, the threads' tests under
-# ThreadSanitizer, everything under AddressSanitizer and UBSan, and 60 s of each fuzzer.
+# ThreadSanitizer, everything under AddressSanitizer and UBSan, 60 s of each fuzzer, and every program that a launch
+# on a GPU can reach, compiled and judged.
 tileops_packages=(clang libclang-rt-14-dev clang-tidy-14 clang-format-14)
 tileops_install_packages
 
@@ -15,3 +17,12 @@ ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -E '^(install|exam
 
 cmake/build.sh fuzz fuzz_safetensors fuzz_dlpack fuzz_yaml fuzz_expr
 ctest --test-dir build/fuzz/tests/fuzz --output-on-failure -j "$(nproc)"
+
+# Registers and shared memory of each; fails on a spill, on local memory and on a matrix kernel without wgmma.
+code=0
+build/dev/tileops/cuda/tileops_build_report || code=$?
+if [ "$code" = 77 ]; then
+  echo "SKIPPED: no GPU program was compiled, for the reason above; a machine with NVRTC must run this" >&2
+elif [ "$code" != 0 ]; then
+  exit 1
+fi

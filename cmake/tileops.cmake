@@ -54,7 +54,11 @@ function(tileops_add_layer name)
   set_property(GLOBAL APPEND PROPERTY TILEOPS_LAYERS tileops_${name})
 endfunction()
 
-# tileops_add_test(NAME SOURCES... LINK...): a GoogleTest program, each case its own ctest test.
+# Builds what ./test --gpu runs.
+add_custom_target(gpu_tests)
+
+# tileops_add_test(NAME SOURCES... LINK...): a GoogleTest program, one ctest test with a watchdog. Those named
+# *_gpu_test skip themselves where there is no GPU; they carry the label gpu.
 function(tileops_add_test name)
   if(NOT TILEOPS_TESTS)
     return()
@@ -64,6 +68,10 @@ function(tileops_add_test name)
   target_link_libraries(${name} PRIVATE ${arg_LINK} tileops_fmt GTest::gmock_main tileops_flags)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${arg_ENV}")
+  if(name MATCHES "_gpu_test$")
+    set_tests_properties(${name} PROPERTIES LABELS gpu RESOURCE_LOCK gpu)
+    add_dependencies(gpu_tests ${name})
+  endif()
 endfunction()
 
 # tileops_add_bench(NAME SOURCES... LINK...): a Google Benchmark program; built, never a test.

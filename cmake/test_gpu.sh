@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by ./test --gpu: the programs *_gpu_test, one at a time, each with a watchdog. Exit code 2 where there is
+# no GPU. What skips itself (a second GPU that is not there) is listed.
+if [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
+  echo "./test --gpu: there is no GPU here (no /dev/nvidia0); ./test runs everything that needs none" >&2
+  exit 2
+fi
+tileops_install_packages
+cmake/build.sh dev gpu_tests
+log=build/dev/gpu_tests.log
+code=0
+ctest --test-dir build/dev -L gpu --no-tests=error --output-on-failure --verbose > "$log" 2>&1 || code=$?
+grep -E '^[0-9]+: .*(error:|Failure)|tests passed|\*\*\*|Total Test time' "$log" || true
+grep -E 'SKIPPED|^[0-9]+: .*Skipped' "$log" | sort -u | sed 's/^/skipped: /' || true
+[ "$code" = 0 ] || { echo "./test --gpu: failed; the whole log is $log" >&2; exit 1; }
