@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "ceilings.h"
 #include "tileops/cpu/grouped_gemm.h"
 #include "tileops/cpu/parallel.h"
+#include "tileops/perf/cpu_ceilings.h"
 
 namespace tileops::bench {
 namespace {
@@ -117,7 +117,7 @@ struct Run {
 };
 
 Run measure(const Model& m, std::vector<Layer>& layers, int64_t tokens, InnerLoop inner,
-            double seconds, const Ceilings& ceilings) {
+            double seconds, const perf::CpuCeilings& ceilings) {
   const int64_t rows = tokens * m.top_k;
   Halves hidden(static_cast<size_t>(tokens * m.hidden));
   Halves middle(static_cast<size_t>(rows * m.inter)), out(static_cast<size_t>(rows * m.hidden));
@@ -197,7 +197,7 @@ int main_impl(int argc, char** argv) {
                                                   {"fma", InnerLoop::kFma},
                                                   {"bf16_dot", InnerLoop::kBf16Dot},
                                                   {"amx", InnerLoop::kAmx}};
-  const Ceilings c = measure_ceilings();
+  const perf::CpuCeilings c = perf::measure_cpu_ceilings();
   std::printf("threads %d  isa %s  read %.1f GB/s  fma %.0f  bf16_dot %.0f  amx %.0f GFLOP/s\n",
               num_threads(), std::string(name_of(active_isa())).c_str(), c.read_gbps, c.fma_gflops,
               c.bf16_dot_gflops, c.amx_gflops);

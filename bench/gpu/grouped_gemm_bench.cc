@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string_view>
@@ -20,13 +20,13 @@
 
 #include "tileops/core/error.h"
 #include "tileops/cuda/copy.h"
-#include "tileops/cuda/event.h"
-#include "tileops/cuda/graph.h"
 #include "tileops/cuda/kernel_cache.h"
 #include "tileops/cuda/launch.h"
 #include "tileops/cuda/program.h"
 #include "tileops/ops/moe/expert_mlp/expert_mlp_op.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
+#include "tileops/perf/random_tensor.h"
+#include "tileops/perf/timer.h"
 
 namespace tileops {
 namespace {
@@ -38,29 +38,8 @@ double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-/// Values in ±1 times `scale`; a block of 16 Mi elements fills the tensor, as often as it takes.
 Tensor random_on_gpu(const Shape& shape, uint64_t seed, double scale) {
-  const Tensor tensor = Tensor::empty(shape, DType::kBF16, kCuda0);
-  const int64_t num_block = std::min<int64_t>(tensor.num_elements(), 1 << 24);
-  std::vector<uint16_t> block(static_cast<size_t>(num_block));
-  std::mt19937_64 engine(seed);
-  for (uint16_t& value : block) {
-    const auto x = static_cast<float>((static_cast<double>(engine() >> 11) * 0x1p-52 - 1) * scale);
-    uint32_t bits = 0;
-    std::memcpy(&bits, &x, sizeof(bits));
-    value = static_cast<uint16_t>(bits >> 16);
-  }
-  auto* data = tensor.data_as<uint16_t>();
-  for (int64_t at = 0; at < tensor.num_elements(); at += num_block) {
-    const int64_t count = std::min(num_block, tensor.num_elements() - at);
-    cuda::copy_to_device(data + at, block.data(), static_cast<size_t>(count) * 2, kCuda0);
-  }
-  return tensor;
+  return perf::random_tensor(shape, DType::kBF16, kCuda0, seed, static_cast<float>(scale));
 }
 
 /// End rows of the experts when every token takes top_k distinct ones.
@@ -103,18 +82,8 @@ void print_first_calls() {
   timed("the same once more", plain, 17);
 }
 
-/// Median over batches that are small enough for the launch queue.
-template <class Call>
-void print_host_cost(const char* what, const Call& call) {
-  constexpr int kBatch = 100;
-  std::vector<double> costs;
-  for (int turn = 0; turn < 50; ++turn) {
-    const double begin = now_us();
-    for (int i = 0; i < kBatch; ++i) call();
-    costs.push_back((now_us() - begin) / kBatch);
-    cuda::synchronize(current_stream(kCuda0));
-  }
-  std::printf("host cost, %-33s %9.2f us a call\n", what, median(costs));
+void print_host_cost(const char* what, const std::function<void()>& call) {
+  std::printf("host cost, %-33s %9.2f us a call\n", what, perf::host_us(kCuda0, {call}));
 }
 
 /// A launch of a kernel that returns at once: what the driver takes.
@@ -159,16 +128,6 @@ struct Inputs {
   Tensor a, ends, out;
 };
 
-template <class Work>
-double timed_ms(Stream stream, const Work& work) {
-  cuda::Event begin(kCuda0), end(kCuda0);
-  begin.record(stream);
-  work();
-  end.record(stream);
-  end.synchronize();
-  return cuda::elapsed_us(begin, end) * 1e-3;
-}
-
 /// Both GEMMs of a layer's experts, with rows that are sorted already, in a CUDA graph.
 void print_mlp(const char* name, int64_t experts, int64_t hidden, int64_t inter, int64_t tokens,
                double seen_ms) {
@@ -182,20 +141,12 @@ void print_mlp(const char* name, int64_t experts, int64_t hidden, int64_t inter,
                       routed_ends(tokens, 8, experts, 20 + i),
                       Tensor::empty({tokens * 8, hidden}, DType::kBF16, kCuda0)});
   }
-  cuda::synchronize(current_stream(kCuda0));
-  const cuda::OwnedStream stream(kCuda0);
-  const StreamGuard guard(stream);
-  const auto call_all = [&] {
-    for (const Inputs& x : inputs) mlp(x.a, w_gate_up, w_down, x.ends, {.out = x.out});
-  };
-  call_all();
-  const cuda::Graph graph = cuda::Graph::capture(stream, call_all);
-  std::vector<double> times;
-  for (int i = 0; i < 30; ++i) {
-    times.push_back(timed_ms(stream, [&] { graph.replay(stream); }) / kInputs);
+  perf::Calls calls;
+  for (const Inputs& x : inputs) {
+    calls.emplace_back([&] { mlp(x.a, w_gate_up, w_down, x.ends, {.out = x.out}); });
   }
-  std::printf("%-26s %7.4f ms back to back; the kernels alone %.4f ms\n", name, median(times),
-              seen_ms);
+  std::printf("%-26s %7.4f ms back to back; the kernels alone %.4f ms\n", name,
+              perf::time_calls(kCuda0, calls).back_to_back * 1e-3, seen_ms);
 }
 
 struct Row {
@@ -213,25 +164,11 @@ void print_gemm(const Row& row, const Tensor& b) {
                       routed_ends(row.tokens, 8, row.experts, 20 + i),
                       Tensor::empty({num_rows, row.n}, DType::kBF16, kCuda0)});
   }
-  cuda::synchronize(current_stream(kCuda0));
-  const auto call = [&](const Inputs& x) { op(x.a, b, x.ends, {.out = x.out}); };
-  const cuda::OwnedStream stream(kCuda0);
-  const StreamGuard guard(stream);
-  const cuda::L2Flush flush(kCuda0);
-  std::vector<double> single, back_to_back;
-  for (int i = 0; i < 20; ++i) {
-    flush.run(stream);
-    single.push_back(timed_ms(stream, [&] { call(inputs[0]); }));
-  }
-  const cuda::Graph graph = cuda::Graph::capture(stream, [&] {
-    for (const Inputs& x : inputs) call(x);
-  });
-  for (int i = 0; i < 10; ++i) {
-    const double both = timed_ms(stream, [&] { graph.replay(stream); });
-    back_to_back.push_back(both / static_cast<double>(inputs.size()));
-  }
+  perf::Calls calls;
+  for (const Inputs& x : inputs) calls.emplace_back([&] { op(x.a, b, x.ends, {.out = x.out}); });
+  const perf::CallTimes times = perf::time_calls(kCuda0, calls);
   std::printf("%-26s %7.3f ms single, %7.3f ms back to back; the kernel alone %.3f ms; by %s\n",
-              row.name, median(single), median(back_to_back), row.seen_ms,
+              row.name, times.single * 1e-3, times.back_to_back * 1e-3, row.seen_ms,
               op.last_call()->kernels()[0].entry->implementation.c_str());
 }
 

@@ -2,97 +2,31 @@
 // Router, permutations, experts and the whole layer through the public ops on a GPU: the median of
 // single calls after a flush of L2, and of back-to-back calls with several inputs in a CUDA graph;
 // then the host's part of an eager call.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "tileops/core/error.h"
-#include "tileops/cuda/copy.h"
-#include "tileops/cuda/event.h"
-#include "tileops/cuda/graph.h"
-#include "tileops/cuda/launch.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
+#include "tileops/perf/random_tensor.h"
+#include "tileops/perf/timer.h"
 
 namespace tileops {
 namespace {
 
 constexpr Device kCuda0{DeviceType::kCUDA, 0};
 
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-/// Copies `block` to the GPU as often as fills the tensor.
-template <class T>
-void fill(const Tensor& tensor, const std::vector<T>& block) {
-  const auto num_block = static_cast<int64_t>(block.size());
-  for (int64_t at = 0; at < tensor.num_elements(); at += num_block) {
-    const int64_t count = std::min(num_block, tensor.num_elements() - at);
-    cuda::copy_to_device(tensor.data_as<T>() + at, block.data(),
-                         static_cast<size_t>(count) * sizeof(T), kCuda0);
-  }
-}
-
-/// Values in ±scale; a block of 4 Mi elements fills the tensor, as often as it takes.
+/// Values in ±scale.
 Tensor random_on_gpu(const Shape& shape, DType dtype, uint64_t seed, float scale) {
-  const Tensor tensor = Tensor::empty(shape, dtype, kCuda0);
-  const auto num_block = static_cast<size_t>(std::min<int64_t>(tensor.num_elements(), 1 << 22));
-  std::mt19937_64 engine(seed);
-  std::uniform_real_distribution<float> any(-scale, scale);
-  std::vector<float> values(num_block);
-  for (float& value : values) value = any(engine);
-  if (dtype == DType::kF32) {
-    fill(tensor, values);
-  } else {
-    std::vector<uint16_t> bits(num_block);
-    std::transform(values.begin(), values.end(), bits.begin(), f32_to_bf16);
-    fill(tensor, bits);
-  }
-  return tensor;
-}
-
-template <class Work>
-double timed_us(Stream stream, const Work& work) {
-  cuda::Event begin(kCuda0), end(kCuda0);
-  begin.record(stream);
-  work();
-  end.record(stream);
-  end.synchronize();
-  return cuda::elapsed_us(begin, end);
+  return perf::random_tensor(shape, dtype, kCuda0, seed, scale);
 }
 
 /// `calls`: the same work on different inputs.
-void print_times(const char* what, const std::vector<std::function<void()>>& calls) {
-  cuda::synchronize(current_stream(kCuda0));
-  const cuda::OwnedStream stream(kCuda0);
-  const StreamGuard guard(stream);
-  const cuda::L2Flush flush(kCuda0);
-  for (const auto& call : calls) call();
-  const cuda::Graph single_graph = cuda::Graph::capture(stream, calls[0]);
-  const cuda::Graph graph = cuda::Graph::capture(stream, [&] {
-    for (const auto& call : calls) call();
-  });
-  std::vector<double> single, back_to_back;
-  for (int i = 0; i < 20; ++i) {
-    flush.run(stream);
-    single.push_back(timed_us(stream, [&] { single_graph.replay(stream); }));
-  }
-  for (int i = 0; i < 20; ++i) {
-    const double all = timed_us(stream, [&] { graph.replay(stream); });
-    back_to_back.push_back(all / static_cast<double>(calls.size()));
-  }
-  std::printf("%-44s %9.2f us single, %9.2f us back to back\n", what, median(single),
-              median(back_to_back));
+void print_times(const char* what, const perf::Calls& calls) {
+  const perf::CallTimes times = perf::time_calls(kCuda0, calls);
+  std::printf("%-44s %9.2f us single, %9.2f us back to back\n", what, times.single,
+              times.back_to_back);
   std::fflush(stdout);
 }
 
@@ -161,18 +95,8 @@ void print_experts(const Tensor& w_gate_up, const Tensor& w_down, int64_t tokens
   print_times(("layer Qwen3-30B T=" + std::to_string(tokens)).c_str(), layer_calls);
 }
 
-/// Median over batches that are small enough for the launch queue.
-template <class Call>
-void print_host_cost(const char* what, const Call& call) {
-  constexpr int kBatch = 50;
-  std::vector<double> costs;
-  for (int turn = 0; turn < 40; ++turn) {
-    const double begin = now_us();
-    for (int i = 0; i < kBatch; ++i) call();
-    costs.push_back((now_us() - begin) / kBatch);
-    cuda::synchronize(current_stream(kCuda0));
-  }
-  std::printf("host cost, %-33s %9.2f us a call\n", what, median(costs));
+void print_host_cost(const char* what, const std::function<void()>& call) {
+  std::printf("host cost, %-33s %9.2f us a call\n", what, perf::host_us(kCuda0, {call}));
 }
 
 void print_host_costs() {

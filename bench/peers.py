@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the performance table, ours beside what a PyTorch installation offers, in one run.
+
+    python3 bench/peers.py --device cuda --json peers.json --html peers.html
+    python3 bench/peers.py --device cpu  --json peers.json --html peers.html
+
+Ours is timed by `tileops bench`, which checks it first and writes down the routing of its inputs; the peers
+get the same routing and sizes, are compared with float32 arithmetic on some of the rows, and are timed the same way: single
+calls with a cold second-level cache, and calls back to back on different inputs (on a GPU in one CUDA graph, where
+the peer can be captured). Rows run one after the other, ours and its peers within a minute of each other.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+BENCH = pathlib.Path(__file__).resolve().parent
+DTYPE = torch.bfloat16
+TOLERANCE = 2e-2
+
+
+def read_int32(path):
+    """The int32 tensors of a safetensors file."""
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, facts in json.loads(data[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + at for at in facts["data_offsets"])
+        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.int32)
+        tensors[name] = flat.reshape(facts["shape"])
+    return tensors
+
+
+class Timer:
+    """Times calls as `tileops bench` does; microseconds of one call."""
+
+    def __init__(self, device, seconds):
+        self.gpu, self.budget = device == "cuda", seconds * 1e6
+        size = 2 * torch.cuda.get_device_properties(0).L2_cache_size if self.gpu else 8 << 20
+        self.flush = torch.zeros(size, dtype=torch.uint8, device=device)
+
+    def once(self, call, cold):
+        if cold:
+            self.flush.add_(1)
+        if not self.gpu:
+            start = time.perf_counter()
+            call()
+            return (time.perf_counter() - start) * 1e6
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3
+
+    def sample(self, calls, cold):
+        times, total = [], 0.0
+        while len(times) < 5 or (total < self.budget / 2 and len(times) < 60):
+            times.append(self.once(calls[len(times) % len(calls)], cold))
+            total += times[-1]
+        return statistics.median(times)
+
+    def measure(self, calls):
+        """Calls that cannot be captured are timed eagerly, the host's time with them."""
+        for call in calls:
+            call()
+        together = lambda: [call() for call in calls]
+        singles, captured = calls, False
+        if self.gpu:
+            torch.cuda.synchronize()
+            try:
+                graphs = [capture(call) for call in calls]
+                singles, together = [graph.replay for graph in graphs], capture(together).replay
+                captured = True
+            except RuntimeError:
+                torch.cuda.synchronize()
+        return {
+            "single_us": self.sample(singles, cold=True),
+            "back_to_back_us": self.sample([together], cold=False) / len(calls),
+            "captured": captured,
+        }
+
+
+def capture(work):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def random(shape, scale, device):
+    tensor = torch.empty(shape, dtype=DTYPE, device=device)
+    for part in tensor.split(max(1, (1 << 26) // max(1, tensor[0].numel()))):
+        part.normal_(std=scale)
+    return tensor
+
+
+class Weights:
+    """Weights of one shape at a time: they are most of the memory."""
+
+    def __init__(self, device):
+        self.device, self.key, self.tensors = device, None, None
+
+    def drop(self):
+        self.key, self.tensors = None, None
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def get(self, *shapes):
+        if shapes != self.key:
+            self.drop()
+            self.tensors = [random(shape, shape[-1] ** -0.5, self.device) for shape in shapes]
+            self.key = shapes
+        return self.tensors
+
+
+# Experts of a layer: peers as (hidden, ids, weights) -> [T, H] ---------------------------------------
+
+
+def silu_and_mul(x):
+    gate, up = x.chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def experts_loop(w_gate_up, w_down):
+    def call(hidden, ids, weights):
+        out = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)
+        for expert in ids.unique().tolist():
+            token, slot = (ids == expert).nonzero(as_tuple=True)
+            y = silu_and_mul(hidden[token] @ w_gate_up[expert].T) @ w_down[expert].T
+            out.index_add_(0, token, y.float() * weights[token, slot, None])
+        return out.to(hidden.dtype)
+
+    return call
+
+
+def experts_grouped_mm(w_gate_up, w_down):
+    num_experts = w_down.shape[0]
+
+    def call(hidden, ids, weights):
+        order = ids.flatten().argsort(stable=True)
+        ends = torch.searchsorted(
+            ids.flatten()[order].contiguous(),
+            torch.arange(num_experts, dtype=ids.dtype, device=ids.device), right=True,
+        ).int()
+        rows = hidden[order // ids.shape[1]]
+        y = torch._grouped_mm(rows, w_gate_up.transpose(1, 2), ends)
+        y = torch._grouped_mm(silu_and_mul(y), w_down.transpose(1, 2), ends)
+        y = torch.empty_like(y).index_copy_(0, order, y * weights.flatten()[order, None].to(y.dtype))
+        return y.view(*ids.shape, -1).sum(1)
+
+    return call
+
+
+def experts_transformers(w_gate_up, w_down):
+    from transformers.integrations.moe import grouped_mm_experts_forward
+
+    class Experts(torch.nn.Module):
+        has_gate, has_bias, is_transposed, is_concatenated = True, False, False, True
+
+        def _apply_gate(self, gate_up):
+            return silu_and_mul(gate_up)
+
+    module = Experts()
+    module.num_experts, module.gate_up_proj, module.down_proj = w_down.shape[0], w_gate_up, w_down
+    return lambda hidden, ids, weights: grouped_mm_experts_forward(
+        module, hidden, ids.long(), weights.to(hidden.dtype))
+
+
+EXPERTS = {
+    "torch loop": experts_loop,
+    "torch._grouped_mm": experts_grouped_mm,
+    "transformers grouped_mm": experts_transformers,
+}
+
+
+def wanted_experts(w_gate_up, w_down, hidden, ids, weights, tokens):
+    """float32, of some tokens."""
+    rows = []
+    for token in tokens:
+        sums = torch.zeros(hidden.shape[1], device=hidden.device)
+        for expert, weight in zip(ids[token].tolist(), weights[token].tolist()):
+            x = silu_and_mul(w_gate_up[expert].float() @ hidden[token].float())
+            sums += weight * (w_down[expert].float() @ x)
+        rows.append(sums)
+    return torch.stack(rows)
+
+
+def relative_error(got, want):
+    return ((got.float() - want).norm() / want.norm()).item()
+
+
+def experts_peers(row, routings, weights_of, timer, device):
+    shapes = row["shapes"]
+    w_gate_up, w_down = weights_of.get(shapes["w_gate_up"], shapes["w_down"])
+    inputs = []
+    for ids in routings:
+        hidden = random(shapes["hidden_states"], 1.0, device)
+        weights = torch.rand(ids.shape, device=device) + 0.05
+        inputs.append((hidden, ids.to(device), weights / weights.sum(1, keepdim=True)))
+    num_tokens = inputs[0][0].shape[0]
+    tokens = sorted({0, num_tokens // 2, num_tokens - 1})
+    want = wanted_experts(w_gate_up, w_down, *inputs[0], tokens)
+
+    def measure(make):
+        peer = make(w_gate_up, w_down)
+        error = relative_error(peer(*inputs[0])[tokens], want)
+        if not error < TOLERANCE:
+            return {"error": f"wrong: relative error {error:.1e}"}
+        return {"error_to_float32": error} | timer.measure(
+            [lambda each=each: peer(*each) for each in inputs])
+
+    return {name: attempt(measure, make) for name, make in EXPERTS.items()}
+
+
+# Grouped GEMM: peers as (a, ends) -> rows ---------------------------------------------------------------
+
+
+def gemm_grouped_mm(b):
+    return lambda a, ends: torch._grouped_mm(a, b.transpose(1, 2), ends)
+
+
+def gemm_loop(b):
+    def call(a, ends):
+        out, begin = a.new_empty(a.shape[0], b.shape[1]), 0
+        for expert, end in enumerate(ends.tolist()):
+            if end > begin:
+                torch.mm(a[begin:end], b[expert].T, out=out[begin:end])
+            begin = max(begin, end)
+        return out
+
+    return call
+
+
+def gemm_dense(b):
+    """No peer but a ceiling: all rows by one expert's weights."""
+    return lambda a, ends: a @ b[0].T
+
+
+GEMMS = {"torch._grouped_mm": gemm_grouped_mm, "cuBLAS loop": gemm_loop, "dense (ceiling)": gemm_dense}
+
+
+def gemm_peers(row, metadata, weights_of, timer, device):
+    shapes = row["shapes"]
+    (b,) = weights_of.get(shapes["b"])
+    inputs = [(random(shapes["a"], 1.0, device), each.to(device)) for each in metadata]
+    if len(shapes["a"]) == 3:  # masked: every slab in full
+        measure = lambda: timer.measure(
+            [lambda a=a: torch.bmm(a, b.transpose(1, 2)) for a, _ in inputs])
+        return {"torch.bmm": attempt(lambda _: measure(), None)}
+    a, ends = inputs[0]
+    row_index = a.shape[0] // 2
+    expert = int((ends <= row_index).sum())
+    want = a[row_index].float() @ b[expert].float().T
+
+    def timed(name):
+        peer = GEMMS[name](b)
+        error = relative_error(peer(*inputs[0])[row_index], want)
+        if name != "dense (ceiling)" and not error < TOLERANCE:
+            return {"error": f"wrong: relative error {error:.1e}"}
+        return timer.measure([lambda each=each: peer(*each) for each in inputs])
+
+    return {name: attempt(timed, name) for name in GEMMS}
+
+
+def attempt(measure, what):
+    """A peer that this installation lacks or that fails is a row that says so."""
+    try:
+        return measure(what)
+    except Exception as error:  # pylint: disable=broad-except
+        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+
+
+def add_peers(row, folder, weights_of, timer, device):
+    if "error" in row or "metadata_file" not in row:
+        return
+    metadata = read_int32(row["metadata_file"])
+    sets = [metadata[name] for name in sorted(metadata, key=lambda name: int(name.split(".")[0]))]
+    peers_of = {"FusedMoEExpertsFwdOp": experts_peers, "MoEGroupedGemmFwdOp": gemm_peers}.get(row["op"])
+    if peers_of:
+        row["peers"] = peers_of(row, sets, weights_of, timer, device)
+
+
+def run_ours(arguments, rows_path, folder):
+    json_path = folder / "ours.json"
+    command = [arguments.tileops, "bench", "--rows", rows_path, "--device", arguments.device, "--json", json_path,
+               "--metadata", folder, "--seconds", str(arguments.seconds)]
+    command += ["--tune"] if arguments.tune else []
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=False)
+    if not json_path.exists():
+        sys.exit(f"peers.py: tileops bench failed with exit code {done.returncode}")
+    return json.loads(json_path.read_text())
+
+
+def measure_row(row, arguments, timer, weights_of):
+    """Ours in a process of its own, then the peers."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "rows.json").write_text(json.dumps({"rows": [row]}))
+        weights_of.drop()  # ours needs the memory
+        ours = run_ours(arguments, folder / "rows.json", folder)
+        add_peers(ours["rows"][0], folder, weights_of, timer, arguments.device)
+        ours["rows"][0].pop("metadata_file", None)
+        return ours
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    parser.add_argument("--rows", type=pathlib.Path, help="default: bench/rows/h200.json or cpu.json")
+    parser.add_argument("--only", default="", help="rows whose name holds one of these texts, with commas between")
+    parser.add_argument("--tileops", default=BENCH.parent / "build/release/bin/tileops")
+    parser.add_argument("--tune", action="store_true", help="tune ours first")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of timed calls a row and peer, about")
+    parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--html", type=pathlib.Path)
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("peers.py: PyTorch sees no GPU; --device cpu runs the CPU's rows")
+    arguments.rows = arguments.rows or BENCH / f"rows/{'h200' if arguments.device == 'cuda' else 'cpu'}.json"
+    return arguments
+
+
+def main():
+    arguments = parse()
+    torch.manual_seed(1)
+    wanted = [text for text in arguments.only.split(",") if text]
+    rows = [row for row in json.loads(arguments.rows.read_text())["rows"]
+            if not wanted or any(text in row["name"] for text in wanted)]
+    timer, weights_of, benchmark = Timer(arguments.device, arguments.seconds), Weights(arguments.device), None
+    with torch.inference_mode():
+        for row in rows:
+            ours = measure_row(row, arguments, timer, weights_of)
+            if benchmark is None:
+                benchmark = ours | {"torch": torch.__version__, "rows": []}
+            benchmark["rows"] += ours["rows"]
+            print(row["name"], json.dumps(ours["rows"][0].get("peers", {})), file=sys.stderr, flush=True)
+            arguments.json.write_text(json.dumps(benchmark, indent=2) + "\n")
+    report = [str(arguments.tileops), "report", str(arguments.json)]
+    code = subprocess.run(report, env=os.environ, check=False).returncode
+    if arguments.html:
+        subprocess.run(report + ["--html", str(arguments.html)], check=False)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
