@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experts of Hugging Face transformers' MoE models (v5), computed by FusedMoEExpertsFwdOp.
+
+Importing this module registers `experts_implementation="tileops"`:
+
+    import tileops_cpp.transformers
+    model = AutoModelForCausalLM.from_pretrained(name, dtype="bfloat16", experts_implementation="tileops")
+    model.set_experts_implementation("tileops")        # or later; "eager" goes back
+
+It serves experts modules that follow transformers' experts contract (`use_experts_implementation`): stacked
+`gate_up_proj` and `down_proj`, concatenated or interleaved, transposed or not, with or without biases, in
+float16 or bfloat16, without gradients. Weights are read where they lie at each call, so that loading new
+ones in place is seen. A routed id outside `[0, num_experts)`, as expert parallelism passes, is dropped.
+Source: transformers/integrations/moe.py.
+"""
+import torch
+from transformers.activations import ACT2FN
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+from tileops_cpp import moe
+
+NAME = "tileops"
+
+# An experts module's activation is told by what it computes: these are what the library offers.
+_PROBE_COLUMNS = 8
+
+
+def _gated(act_name):
+    act = ACT2FN[act_name]
+    return lambda gate, up: act(gate) * up
+
+
+def _swigluoai(alpha, limit):
+    def gated(gate, up):
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return gate * torch.sigmoid(alpha * gate) * (up + 1)
+
+    return gated
+
+
+def _candidates(experts):
+    """(activation, its definition on gate and up) for each that the module may mean."""
+    gated = moe.GatedActivation
+    yield gated.silu_and_mul, _gated("silu")
+    yield gated.gelu_and_mul, _gated("gelu")
+    yield gated.gelu_tanh_and_mul, _gated("gelu_pytorch_tanh")
+    if hasattr(experts, "alpha") and hasattr(experts, "limit"):
+        alpha, limit = float(experts.alpha), float(experts.limit)
+        yield gated.swigluoai(alpha=alpha, limit=limit), _swigluoai(alpha, limit)
+
+
+def _activation_of(experts):
+    """The activation that the module's `_apply_gate` computes."""
+    probe = torch.linspace(-9, 9, 16 * _PROBE_COLUMNS).reshape(-1, _PROBE_COLUMNS).double()
+    probe = torch.cat([probe, probe.roll(5, 0)], dim=0)
+    if experts.is_concatenated:
+        gate, up = probe.chunk(2, dim=-1)
+    else:
+        gate, up = probe[:, ::2], probe[:, 1::2]
+    computed = experts._apply_gate(probe)
+    for activation, definition in _candidates(experts):
+        if torch.allclose(computed, definition(gate, up), rtol=1e-6, atol=1e-9):
+            return activation
+    raise ValueError(
+        f"{type(experts).__name__}: its gate (act_fn {getattr(experts, 'act_fn', None)}) is none that "
+        f"FusedMoEExpertsFwdOp computes: silu, gelu, gelu_pytorch_tanh on gate and up, swigluoai; "
+        f'set experts_implementation="eager"'
+    )
+
+
+def _check_served(experts):
+    if not experts.has_gate:
+        raise ValueError(
+            f"{type(experts).__name__}: experts without a gate are not served; "
+            f'set experts_implementation="eager"'
+        )
+
+
+_ops = {}
+
+
+@torch._dynamo.assume_constant_result
+def _op_of(experts):
+    """The module's op: one for each activation, made at the first call of a module."""
+    activation = experts.__dict__.get("_tileops_activation")
+    if activation is None:
+        _check_served(experts)
+        activation = experts._tileops_activation = _activation_of(experts)
+    key = repr(activation)
+    if key not in _ops:
+        _ops[key] = moe.FusedMoEExpertsFwdOp(activation=activation)
+    return _ops[key]
+
+
+def experts_forward(experts, hidden_states, top_k_index, top_k_weights):
+    """The weighted sum of each token's experts, `[T, H]` in hidden_states' dtype.
+
+    hidden_states `[T, H]` float16 or bfloat16; top_k_index `[T, K]` integers; top_k_weights `[T, K]` floats.
+    Errors: ValueError for experts that are not served, the op's own for anything else.
+    """
+    w_gate_up, w_down = experts.gate_up_proj, experts.down_proj
+    if experts.is_transposed:
+        w_gate_up, w_down = w_gate_up.transpose(1, 2), w_down.transpose(1, 2)
+    biases = {}
+    if experts.has_bias:
+        biases = {"b_gate_up": experts.gate_up_proj_bias, "b_down": experts.down_proj_bias}
+    return _op_of(experts)(
+        hidden_states,
+        top_k_weights.to(torch.float32),
+        top_k_index.to(torch.int32),
+        w_gate_up,
+        w_down,
+        **biases,
+    )
+
+
+ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)
