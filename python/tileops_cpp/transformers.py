@@ -17,7 +17,7 @@ import torch
 from transformers.activations import ACT2FN
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from tileops_cpp import moe
+from tileops_cpp import GatedActivation, moe
 
 NAME = "tileops"
 
@@ -40,7 +40,7 @@ def _swigluoai(alpha, limit):
 
 def _candidates(experts):
     """(activation, its definition on gate and up) for each that the module may mean."""
-    gated = moe.GatedActivation
+    gated = GatedActivation
     yield gated.silu_and_mul, _gated("silu")
     yield gated.gelu_and_mul, _gated("gelu")
     yield gated.gelu_tanh_and_mul, _gated("gelu_pytorch_tanh")
