@@ -13,6 +13,8 @@ float16 or bfloat16, without gradients. Weights are read where they lie at each 
 ones in place is seen. A routed id outside `[0, num_experts)`, as expert parallelism passes, is dropped.
 Source: transformers/integrations/moe.py.
 """
+import types
+
 import torch
 from transformers.activations import ACT2FN
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
@@ -21,7 +23,6 @@ from tileops_cpp import GatedActivation, moe
 
 NAME = "tileops"
 
-# An experts module's activation is told by what it computes: these are what the library offers.
 _PROBE_COLUMNS = 8
 
 
@@ -38,58 +39,64 @@ def _swigluoai(alpha, limit):
     return gated
 
 
-def _candidates(experts):
-    """(activation, its definition on gate and up) for each that the module may mean."""
-    gated = GatedActivation
-    yield gated.silu_and_mul, _gated("silu")
-    yield gated.gelu_and_mul, _gated("gelu")
-    yield gated.gelu_tanh_and_mul, _gated("gelu_pytorch_tanh")
-    if hasattr(experts, "alpha") and hasattr(experts, "limit"):
-        alpha, limit = float(experts.alpha), float(experts.limit)
-        yield gated.swigluoai(alpha=alpha, limit=limit), _swigluoai(alpha, limit)
+def _candidates(alpha, limit):
+    """(activation, its definition on gate and up) for each that the library computes."""
+    yield GatedActivation.silu_and_mul, _gated("silu")
+    yield GatedActivation.gelu_and_mul, _gated("gelu")
+    yield GatedActivation.gelu_tanh_and_mul, _gated("gelu_pytorch_tanh")
+    if alpha is not None and limit is not None:
+        yield GatedActivation.swigluoai(alpha=alpha, limit=limit), _swigluoai(alpha, limit)
 
 
-def _activation_of(experts):
-    """The activation that the module's `_apply_gate` computes."""
+def _activation_of(experts_class, act_class, alpha, limit, is_concatenated):
+    """The activation that the class's `_apply_gate` computes, told by what it gives on a probe."""
     probe = torch.linspace(-9, 9, 16 * _PROBE_COLUMNS).reshape(-1, _PROBE_COLUMNS).double()
     probe = torch.cat([probe, probe.roll(5, 0)], dim=0)
-    if experts.is_concatenated:
-        gate, up = probe.chunk(2, dim=-1)
-    else:
-        gate, up = probe[:, ::2], probe[:, 1::2]
-    computed = experts._apply_gate(probe)
-    for activation, definition in _candidates(experts):
-        if torch.allclose(computed, definition(gate, up), rtol=1e-6, atol=1e-9):
+    gate, up = probe.chunk(2, dim=-1) if is_concatenated else (probe[:, ::2], probe[:, 1::2])
+    try:
+        stand_in = types.SimpleNamespace(act_fn=act_class(), alpha=alpha, limit=limit)
+        computed = experts_class._apply_gate(stand_in, probe)
+    except (AttributeError, TypeError):
+        computed = None  # a gate of its own kind
+    for activation, definition in _candidates(alpha, limit):
+        if computed is not None and torch.allclose(computed, definition(gate, up), rtol=1e-6, atol=1e-9):
             return activation
     raise ValueError(
-        f"{type(experts).__name__}: its gate (act_fn {getattr(experts, 'act_fn', None)}) is none that "
-        f"FusedMoEExpertsFwdOp computes: silu, gelu, gelu_pytorch_tanh on gate and up, swigluoai; "
+        f"{experts_class.__name__}: its gate (act_fn {act_class.__name__}) is none that FusedMoEExpertsFwdOp "
+        f"computes (silu, gelu or gelu_pytorch_tanh of the gate times up, swigluoai); "
         f'set experts_implementation="eager"'
     )
 
 
-def _check_served(experts):
+_keys = {}  # kind of experts -> key in _ops
+_ops = {}
+
+
+@torch._dynamo.assume_constant_result
+def _key_of(*kind):
+    """The key in _ops of the op of a kind of experts (_activation_of's arguments), which is made once."""
+    if kind not in _keys:
+        activation = _activation_of(*kind)
+        key = repr(activation)
+        if key not in _ops:
+            _ops[key] = moe.FusedMoEExpertsFwdOp(activation=activation)
+        _keys[kind] = key
+    return _keys[kind]
+
+
+def _kind_of(experts):
     if not experts.has_gate:
         raise ValueError(
             f"{type(experts).__name__}: experts without a gate are not served; "
             f'set experts_implementation="eager"'
         )
-
-
-_ops = {}
-
-
-@torch._dynamo.assume_constant_result
-def _op_of(experts):
-    """The module's op: one for each activation, made at the first call of a module."""
-    activation = experts.__dict__.get("_tileops_activation")
-    if activation is None:
-        _check_served(experts)
-        activation = experts._tileops_activation = _activation_of(experts)
-    key = repr(activation)
-    if key not in _ops:
-        _ops[key] = moe.FusedMoEExpertsFwdOp(activation=activation)
-    return _ops[key]
+    return (
+        type(experts),
+        type(getattr(experts, "act_fn", None)),
+        getattr(experts, "alpha", None),
+        getattr(experts, "limit", None),
+        experts.is_concatenated,
+    )
 
 
 def experts_forward(experts, hidden_states, top_k_index, top_k_weights):
@@ -104,7 +111,7 @@ def experts_forward(experts, hidden_states, top_k_index, top_k_weights):
     biases = {}
     if experts.has_bias:
         biases = {"b_gate_up": experts.gate_up_proj_bias, "b_down": experts.down_proj_bias}
-    return _op_of(experts)(
+    return _ops[_key_of(*_kind_of(experts))](
         hidden_states,
         top_k_weights.to(torch.float32),
         top_k_index.to(torch.int32),
