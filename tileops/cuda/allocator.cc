@@ -8,6 +8,8 @@
 #include "tileops/core/log.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
+#include "tileops/cuda/launch.h"
+#include "tileops/cuda/small_blocks.h"
 
 namespace tileops::cuda {
 namespace {
@@ -15,6 +17,35 @@ namespace {
 class StreamOrderedAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, Stream stream) override {
+    if (bytes > SmallBlocks::kMaxBytes) return allocate_from_pool(bytes, stream);
+    const bool captured = stream.handle != nullptr && is_capturing(stream);
+    void* data = captured ? nullptr : small_blocks().take(stream, bytes);
+    if (data == nullptr) data = allocate_from_pool(SmallBlocks::block_bytes(bytes), stream);
+    if (captured) small_blocks().mark_captured(data);
+    return data;
+  }
+
+  void deallocate(void* data, size_t bytes, Stream stream) noexcept override {
+    try {
+      if (bytes <= SmallBlocks::kMaxBytes && small_blocks().keep(stream, data, bytes)) return;
+      const ContextGuard context(stream.device);
+      free(data, stream);
+    } catch (const std::exception& error) {  // as the process ends, or after a fault
+      if (log_on(Log::kExec)) log_line(Log::kExec, error.what());
+    }
+  }
+
+  void trim(Device device) {
+    const ContextGuard context(device);
+    for (const SmallBlocks::Kept& kept : small_blocks().take_all(device)) {
+      free(kept.data, kept.stream);
+    }
+    TILEOPS_DRIVER_CHECK(driver().mem_pool_trim_to(pool(device), 0), "trimming the pool of {}",
+                         to_string(device));
+  }
+
+ private:
+  void* allocate_from_pool(size_t bytes, Stream stream) {
     const ContextGuard context(stream.device);
     abi::DevicePtr data = 0;
     const abi::Result result = driver().mem_alloc_from_pool_async(
@@ -24,24 +55,13 @@ class StreamOrderedAllocator final : public Allocator {
     return reinterpret_cast<void*>(data);
   }
 
-  void deallocate(void* data, size_t bytes, Stream stream) noexcept override {
-    try {
-      const ContextGuard context(stream.device);
-      TILEOPS_DRIVER_CHECK(driver().mem_free_async(reinterpret_cast<abi::DevicePtr>(data),
-                                                   static_cast<abi::Stream>(stream.handle)),
-                           "freeing {} bytes on {}", bytes, to_string(stream.device));
-    } catch (const std::exception& error) {  // as the process ends, or after a fault
-      if (log_on(Log::kExec)) log_line(Log::kExec, error.what());
-    }
+  /// The stream's context is current.
+  static void free(void* data, Stream stream) {
+    TILEOPS_DRIVER_CHECK(driver().mem_free_async(reinterpret_cast<abi::DevicePtr>(data),
+                                                 static_cast<abi::Stream>(stream.handle)),
+                         "freeing memory of {}", to_string(stream.device));
   }
 
-  void trim(Device device) {
-    const ContextGuard context(device);
-    TILEOPS_DRIVER_CHECK(driver().mem_pool_trim_to(pool(device), 0), "trimming the pool of {}",
-                         to_string(device));
-  }
-
- private:
   [[noreturn]] static void raise_out_of_memory(size_t bytes, Device device) {
     size_t free_bytes = 0;
     size_t total_bytes = 0;

@@ -5,6 +5,7 @@
 
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
+#include "tileops/cuda/small_blocks.h"
 
 namespace tileops::cuda {
 namespace {
@@ -27,6 +28,7 @@ OwnedStream::OwnedStream(Device device) {
   TILEOPS_DRIVER_CHECK(driver().stream_create(&handle, abi::kStreamNonBlocking),
                        "making a stream on {}", to_string(device));
   stream_ = {device, handle};
+  small_blocks().open(stream_);
 }
 
 OwnedStream::OwnedStream(OwnedStream&& other) noexcept
@@ -38,7 +40,11 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
 }
 
 OwnedStream::~OwnedStream() {
-  if (stream_.handle != nullptr) driver().stream_destroy(handle_of(stream_));
+  if (stream_.handle == nullptr) return;
+  for (void* data : small_blocks().close(stream_)) {
+    driver().mem_free_async(reinterpret_cast<abi::DevicePtr>(data), handle_of(stream_));
+  }
+  driver().stream_destroy(handle_of(stream_));
 }
 
 Graph Graph::capture(Stream stream, const std::function<void()>& work) {
