@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
 
 #include "tests/support/gpu.h"
 #include "tileops/core/error_testing.h"
@@ -103,6 +104,39 @@ TEST_F(FusedTopKGpu, TiesInfinitiesAndNaNsAreOrderedAsTheReferenceOrdersThem) {
         check(grouped, gating, bias);
       }
     }
+  }
+}
+
+/// Scores closer than float32 tells apart, at every place of the ranking: exact ones must choose.
+TEST_F(FusedTopKGpu, NearTiesWithABiasChooseAsExactScoresDo) {
+  for (const int64_t num_experts : {8, 64, 384}) {
+    for (const double gap : {1e-9, 3e-8, 1e-7, 6e-7, 2e-6}) {
+      std::mt19937_64 engine(static_cast<uint64_t>(num_experts));
+      std::uniform_real_distribution<double> any(-3, 3);
+      std::uniform_int_distribution<int> few(0, 3);
+      std::vector<double> logits, bias;
+      for (int64_t i = 0; i < 33 * num_experts; ++i) {
+        logits.push_back(few(engine) + gap * any(engine));  // of float32, as the bias
+      }
+      for (int64_t e = 0; e < num_experts; ++e) bias.push_back(gap * few(engine));
+      const Tensor gating = Tensor::from_values({33, num_experts}, DType::kF32, logits);
+      const Tensor bias_tensor = Tensor::from_values({num_experts}, DType::kF32, bias);
+      SCOPED_TRACE("E " + std::to_string(num_experts) + " gap " + std::to_string(gap));
+      Routing routing{.top_k = 4, .scoring_func = ScoringFunc::kSigmoid, .renormalize = true};
+      check(routing, gating, bias_tensor);
+      routing.num_expert_group = 4;
+      routing.topk_group = 2;
+      check(routing, gating, bias_tensor);
+    }
+  }
+}
+
+/// As many tokens as reach both kinds of scores in one launch.
+TEST_F(FusedTopKGpu, ManyTokensWithABiasChooseAsTheReference) {
+  const Tensor bias = random_tensor({384}, DType::kF32, 3, .1);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check({.top_k = 8, .scoring_func = ScoringFunc::kSigmoid, .renormalize = true},
+          random_tensor({2000, 384}, dtype, 4, 2.0), bias);
   }
 }
 

@@ -16,8 +16,9 @@ namespace tileops::fused_topk {
 namespace {
 
 constexpr int64_t kLanes = 32;
-constexpr int64_t kExpertsPerLane[] = {1, 2, 4, 8, 16, 64};  // rising
+constexpr int64_t kExpertsPerLane[] = {1, 2, 4, 8, 12, 16, 64};  // rising
 constexpr int64_t kMaxExperts = kLanes * kExpertsPerLane[std::size(kExpertsPerLane) - 1];
+constexpr int64_t kKeyBytes = 8;  // of a group, in shared memory
 constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();
 
 const char* type_name(DType dtype) {
@@ -31,7 +32,7 @@ cuda::ProgramSpec program_of(DType dtype, int64_t experts_per_lane, bool has_bia
                               kLanes * experts_per_lane, has_bias ? " bias" : ""),
           .source = "#include \"tileops/ops/moe/fused_topk/fused_topk_sm90.cuh\"\n",
           .kernels = {fmt::format("tileops::fused_topk::route_tokens<{}, {}, {}>", type_name(dtype),
-                                  experts_per_lane, has_bias ? "double" : "float")}};
+                                  experts_per_lane, has_bias)}};
 }
 
 /// Every program that selection can reach.
@@ -78,13 +79,12 @@ class Sm90Kernel final : public FusedTopKKernel {
     }
     if (params.num_tokens == 0) return;
     const bool grouped = params.topk_group < params.num_groups;
-    const int64_t score_bytes = params.bias != nullptr ? sizeof(double) : sizeof(float);
     const auto grid =
         static_cast<uint32_t>((params.num_tokens + kTokensPerCta - 1) / kTokensPerCta);
     cuda::launch(program_.function(stream),
                  {.grid = {grid},
                   .cta = {kTokensPerCta * kLanes},
-                  .smem_bytes = grouped ? kTokensPerCta * params.num_groups * score_bytes : 0,
+                  .smem_bytes = grouped ? kTokensPerCta * params.num_groups * kKeyBytes : 0,
                   .order = cuda::LaunchOrder::kOverlapPrevious},
                  stream, params);
   }

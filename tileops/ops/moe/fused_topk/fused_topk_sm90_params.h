@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host passes to the router's GPU kernel: plain structs, read by NVRTC and by C++.
 //
-// Launch contract (kernel `tileops::fused_topk::route_tokens<T, kExpertsPerLane, Score>` of
+// Launch contract (kernel `tileops::fused_topk::route_tokens<T, kExpertsPerLane, kHasBias>` of
 // fused_topk_sm90.cuh)
 //   T         type of the logits: float, tileops::device::bf16, tileops::device::f16
-//   Score     double with a bias, else float
 //   grid      ceil(num_tokens / kTokensPerCta); CTA kTokensPerCta * 32 threads
-//   smem      kTokensPerCta * num_groups * sizeof(Score) where topk_group < num_groups, else 0
+//   smem      8 * kTokensPerCta * num_groups bytes where topk_group < num_groups, else 0
 //   argument  one FusedTopKSm90Params by value; num_experts <= 32 * kExpertsPerLane
 //   counts    all zero before the launch
 #pragma once
