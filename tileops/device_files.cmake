@@ -2,7 +2,9 @@
 # The device code that is embedded in the library as text, for NVRTC.
 set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/epilogue/activation.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/device/epilogue/activation_kind.h
   ${PROJECT_SOURCE_DIR}/tileops/device/epilogue/transposed_store.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/device/mma/warp_mma.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/mma/wgmma.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/pipeline/ring.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/ptx/convert.cuh
@@ -19,10 +21,20 @@ set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/partials.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/work.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90_biased.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90_choice.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90_params.h
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90_params.h
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90_plan.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90_rows.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/permute_align/permute_align_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/permute_align/permute_align_sm90_params.h
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/post_permute/post_permute_sm90.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/post_permute/post_permute_sm90_params.h
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/pre_permute/pre_permute_sm90.cuh
-  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/pre_permute/pre_permute_sm90_params.h)
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/pre_permute/pre_permute_sm90_params.h
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/route_sort_sm90.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/ops/moe/route_sort_sm90_params.h)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/testing.h"
+#include "tileops/core/error.h"
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/driver.h"
 #include "tileops/cuda/nvrtc.h"
@@ -47,24 +48,59 @@ inline std::vector<Tensor> to_cpu(const Results& results) {
   return copies;
 }
 
-/// Calls compare(inputs, got, want) with the op's outputs on the GPU and, by the reference, on the
-/// CPU. `same_bits`: outputs that are specified whole, and equal from run to run.
+/// "" for the one that selection takes, then the keys that can be forced on a GPU where there are
+/// several.
+template <class OpT>
+std::vector<std::string> gpu_keys() {
+  std::vector<std::string> keys{""};
+  for (const AnyImplementation& kernel : OpT::kernel_types()) {
+    if (kernel.info.devices.front() == DeviceType::kCUDA) keys.push_back(kernel.info.key);
+  }
+  if (keys.size() == 2) keys.pop_back();
+  return keys;
+}
+
+/// The outputs of two calls on a GPU; none where the forced implementation refuses.
+template <class OpT>
+std::vector<std::vector<Tensor>> two_calls_on_gpu(const Params& params,
+                                                  const std::vector<Tensor>& inputs,
+                                                  const std::string& key) {
+  const std::vector<Tensor> on_gpu = to_gpu(inputs);
+  const auto op = OpT::from_params(params, {.implementation = key});
+  try {
+    return {to_cpu(op->call({on_gpu, {}})), to_cpu(op->call({on_gpu, {}}))};
+  } catch (const Error& error) {
+    if (key.empty() || error.kind() != ErrorKind::kOpNotAvailable) throw;
+    return {};
+  }
+}
+
+/// Calls compare(inputs, got, want) with the op's outputs on the GPU, by each implementation that
+/// does not refuse, and, by the reference, on the CPU. `same_bits`: outputs that are specified
+/// whole, and equal from run to run.
 template <class OpT, class Compare>
 void beside_reference(const Params& params, const std::vector<Tensor>& inputs,
                       const std::vector<int>& same_bits, Compare&& compare) {
   const auto reference = OpT::from_params(params, {.implementation = "reference"});
   const Results want = reference->call({inputs, {}});
-  const std::vector<Tensor> on_gpu = to_gpu(inputs);
-  const auto op = OpT::from_params(params, {});
-  const std::vector<Tensor> got = to_cpu(op->call({on_gpu, {}}));
-  const std::vector<Tensor> again = to_cpu(op->call({on_gpu, {}}));
-  for (const int i : same_bits) {
-    const auto at = static_cast<size_t>(i);
-    ASSERT_EQ(got[at].defined(), want[i].defined());
-    if (!got[at].defined()) continue;
-    EXPECT_TRUE(bit_equal(got[at], again[at])) << "output " << i;
+  for (const std::string& key : gpu_keys<OpT>()) {
+    SCOPED_TRACE(key);
+    const auto calls = two_calls_on_gpu<OpT>(params, inputs, key);
+    if (calls.empty()) continue;
+    for (const int i : same_bits) {
+      const auto at = static_cast<size_t>(i);
+      ASSERT_EQ(calls[0][at].defined(), want[i].defined());
+      if (!want[i].defined()) continue;
+      EXPECT_TRUE(bit_equal(calls[0][at], calls[1][at])) << "output " << i;
+    }
+    compare(inputs, calls[0], want);
   }
-  compare(inputs, got, want);
+}
+
+/// Compares output 0 by its relative error.
+inline void compare_first_output(const std::vector<Tensor>&, const std::vector<Tensor>& got,
+                                 const Results& want) {
+  EXPECT_LE(relative_error(got[0], want[0]), tolerance(want[0].dtype()));
 }
 
 /// The same on every small workload of the op's spec.

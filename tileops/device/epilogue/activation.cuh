@@ -2,7 +2,7 @@
 // Gated activations on float32: act(gate) * up.
 #pragma once
 
-#include "tileops/device/ptx/ints.h"
+#include "tileops/device/epilogue/activation_kind.h"
 
 namespace tileops::device {
 
@@ -44,5 +44,19 @@ struct SwigluOai {
  private:
   __device__ __forceinline__ float clamp_above(float x) const { return x > limit ? limit : x; }
 };
+
+/// The same, chosen at run time: for kernels whose time does not lie here.
+__device__ __forceinline__ float activate(const ActivationParams& p, float gate, float up) {
+  switch (p.kind) {
+    case ActivationKind::kGeluAndMul:
+      return GeluAndMul()(gate, up);
+    case ActivationKind::kGeluTanhAndMul:
+      return GeluTanhAndMul()(gate, up);
+    case ActivationKind::kSwigluOai:
+      return SwigluOai{p.alpha, p.limit}(gate, up);
+    default:
+      return SiluAndMul()(gate, up);
+  }
+}
 
 }  // namespace tileops::device

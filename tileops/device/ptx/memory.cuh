@@ -35,6 +35,15 @@ __device__ __forceinline__ void store_matrix_transposed(uint32_t address, uint32
       : "memory");
 }
 
+/// Loads four 8x8 tiles of 16-bit values; row r of tile i is the 16 bytes at the address that lane
+/// 8 i + r passes. Lane l gets row l / 4, columns 2 (l % 4) and + 1 of tile i as tiles[i].
+__device__ __forceinline__ void load_matrices(uint32_t (&tiles)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+               : "r"(address)
+               : "memory");
+}
+
 /// Copies 16 bytes to shared memory asynchronously, the first `source_bytes` of them from `source`,
 /// the others zeros.
 __device__ __forceinline__ void cp_async_16(void* smem, const void* source, int source_bytes) {

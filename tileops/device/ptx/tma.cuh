@@ -50,6 +50,22 @@ __device__ __forceinline__ void tma_load_2d(void* smem, const void* map, Mbarrie
   }
 }
 
+/// Copies `bytes`, a multiple of 16, between addresses that are multiples of 16.
+__device__ __forceinline__ void bulk_load(void* smem, const void* source, uint32_t bytes,
+                                          Mbarrier& full) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(smem_address(smem)),
+      "l"(source), "r"(bytes), "r"(smem_address(&full))
+      : "memory");
+}
+
+/// Orders what other threads wrote to global memory, and this one has acquired, before its later
+/// copies by the copy engine.
+__device__ __forceinline__ void fence_async_proxy_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 /// Stores one box; what lies outside the tensor is left out.
 __device__ __forceinline__ void tma_store_2d(const void* map, uint32_t smem, int c0, int c1) {
   asm volatile(

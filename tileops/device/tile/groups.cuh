@@ -10,6 +10,7 @@ enum class GroupKind : int32_t {
   kEndRows = 0,   // metadata [E]: end row of each segment; it starts at the last end, aligned up
   kSegments = 1,  // metadata [E, 2], contiguous: first row and end row
   kMasked = 2,    // metadata [E]: valid rows of each slab of max_m rows
+  kWhole = 3,     // no metadata: all rows are of the one expert
 };
 
 struct Segment {
@@ -36,6 +37,8 @@ struct Groups {
     } else if (kind == GroupKind::kSegments) {
       first = metadata[2 * expert];
       end = metadata[2 * expert + 1];
+    } else if (kind == GroupKind::kWhole) {
+      end = num_rows;
     } else {
       first = expert * max_m;
       end = first + min(max(of_expert(expert), 0), max_m);

@@ -11,7 +11,10 @@ namespace tileops {
 namespace {
 
 /// Up to so many routes the indexed path is taken where it is not forced or forbidden.
-constexpr int64_t kSmallRoutes = 512;
+constexpr int64_t kSmallRoutesOnCpu = 512;
+constexpr int64_t kSmallRoutesOnGpu = 128;  // and not more than experts
+constexpr int64_t kStreamStep =
+    64;  // sizes that a GPU's streaming kernel takes are multiples of it
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 
@@ -92,13 +95,16 @@ int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,
   return 256 + index + activated + std::max(permuted, indexed);
 }
 
-/// Batch invariance keeps to one path, whatever the number of routes; on a GPU the permuted path
-/// serves any number.
+/// Batch invariance keeps to one path, whatever the number of routes.
 bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
   if (settings_.small_route != SmallRoute::kAuto)
     return settings_.small_route == SmallRoute::kAlways;
-  return !settings_.batch_invariant && call.device().type == DeviceType::kCPU &&
-         call.input(2).num_elements() <= kSmallRoutes;
+  if (settings_.batch_invariant) return false;
+  const int64_t num_routes = call.input(2).num_elements();
+  if (call.device().type == DeviceType::kCPU) return num_routes <= kSmallRoutesOnCpu;
+  const Shape& down = call.input(4).shape();
+  return num_routes <= std::min(kSmallRoutesOnGpu, down[0]) && down[1] % kStreamStep == 0 &&
+         down[2] % kStreamStep == 0;
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {

@@ -5,6 +5,7 @@
 
 #include "tests/support/gpu.h"
 #include "tileops/core/error_testing.h"
+#include "tileops/cuda/context.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/launch.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
@@ -36,10 +37,11 @@ struct Layer {
             random_tensor({s.experts, 2 * s.inter}, dtype, seed + 4),
             random_tensor({s.experts, s.hidden}, dtype, seed + 5)};
   }
-  Layer on_gpu() const {
-    const auto x = testing::to_gpu({hidden, gating, w_gate_up, w_down, b_gate_up, b_down});
-    return {x[0], x[1], x[2], x[3], x[4], x[5]};
+  Layer on(Device device) const {
+    const auto put = [&](const Tensor& tensor) { return cuda::to_device(tensor, device); };
+    return {put(hidden), put(gating), put(w_gate_up), put(w_down), put(b_gate_up), put(b_down)};
   }
+  Layer on_gpu() const { return on(kGpu); }
   FusedMoEFwdOp::Output run(const FusedMoEFwdOp& op) const {
     return op(hidden, gating, w_gate_up, w_down, {.b_gate_up = b_gate_up, .b_down = b_down});
   }
@@ -107,16 +109,54 @@ TEST_F(FusedMoEGpu, AGraphReplaysOnChangedContents) {
   }
 }
 
-TEST_F(FusedMoEGpu, TheIndexedPathIsNotTakenUnlessItIsForced) {
+TEST_F(FusedMoEGpu, FewRoutesTakeTheIndexedPathAndBothPathsAgree) {
   const Sizes s{2, 4, 64, 64, 2};
   const Layer gpu = Layer::random(s, DType::kBF16, 1).on_gpu();
   const Tensor ids = cuda::to_device(testing::int_tensor({2, 2}, {0, 1, 2, 3}), kGpu);
   const Tensor weights = cuda::to_device(random_tensor({2, 2}, DType::kF32, 9), kGpu);
-  const FusedMoEExpertsFwdOp automatic, always({.small_route = SmallRoute::kAlways});
-  automatic(gpu.hidden, weights, ids, gpu.w_gate_up, gpu.w_down);
-  const std::string error =
-      error_of([&] { always(gpu.hidden, weights, ids, gpu.w_gate_up, gpu.w_down); });
-  EXPECT_THAT(error, ::testing::HasSubstr("IndexedExpertMLPFwdOp"));
+  const FusedMoEExpertsFwdOp automatic, never({.small_route = SmallRoute::kNever});
+  const auto call = [&](const FusedMoEExpertsFwdOp& op) {
+    return cuda::to_host(op(gpu.hidden, weights, ids, gpu.w_gate_up, gpu.w_down));
+  };
+  const Tensor indexed = call(automatic), permuted = call(never);
+  EXPECT_EQ(automatic.last_call()->stages("indexed_small_route").size(), 1U);
+  EXPECT_EQ(never.last_call()->stages("expert_mlp").size(), 1U);
+  EXPECT_LE(testing::relative_error(indexed, permuted), 2 * testing::tolerance(DType::kBF16));
+}
+
+constexpr Device kSecondGpu{DeviceType::kCUDA, 1};
+
+struct FusedMoETwoGpus : testing::HopperTest {
+  void SetUp() override {
+    HopperTest::SetUp();
+    if (!IsSkipped() && cuda::num_devices() < 2) GTEST_SKIP() << "there is one GPU";
+  }
+};
+
+TEST_F(FusedMoETwoGpus, TensorsOfTheOtherDeviceAreServedThereAndTheCurrentOneStays) {
+  const Tensor first = cuda::to_device(random_tensor({1}, DType::kF32, 1), kGpu);
+  const Device current = cuda::current_device();
+  for (const int64_t tokens : {2, 300}) {
+    const Sizes s{tokens, 8, 128, 64, 2};
+    const FusedMoEFwdOp op(routing_of(s));
+    const Layer cpu = Layer::random(s, DType::kBF16, 7);
+    const Tensor want = cuda::to_host(cpu.on_gpu().run(op).output);
+    const Tensor got = cpu.on(kSecondGpu).run(op).output;
+    EXPECT_EQ(got.device(), kSecondGpu);
+    EXPECT_TRUE(bit_equal(cuda::to_host(got), want)) << "T " << tokens;
+    EXPECT_EQ(cuda::current_device(), current);
+  }
+}
+
+TEST_F(FusedMoETwoGpus, TensorsOnTwoDevicesAreAnErrorOfOneLine) {
+  const Sizes s{4, 8, 128, 64, 2};
+  const FusedMoEFwdOp op(routing_of(s));
+  Layer layer = Layer::random(s, DType::kBF16, 7).on_gpu();
+  layer.w_down = cuda::to_device(cuda::to_host(layer.w_down), kSecondGpu);
+  const std::string error = error_of([&] { layer.run(op); });
+  EXPECT_THAT(error, ::testing::HasSubstr("w_down"));
+  EXPECT_THAT(error, ::testing::HasSubstr("cuda:1"));
+  EXPECT_EQ(error.find('\n'), error.npos);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
+#include "tileops/ops/moe/sm90_activation.h"
 #include "tileops/perf/config_choice.h"
 
 namespace tileops::grouped_gemm {
@@ -25,23 +26,6 @@ ElementType element_of(DType dtype) {
   return dtype == DType::kBF16  ? ElementType::kBF16
          : dtype == DType::kF16 ? ElementType::kF16
                                 : ElementType::kF32;
-}
-
-ActivationKind kind_of(const GatedActivation& activation) {
-  switch (activation.kind()) {
-    case GatedActivation::Kind::kNone:
-      return ActivationKind::kNone;
-    case GatedActivation::Kind::kSiluAndMul:
-      return ActivationKind::kSiluAndMul;
-    case GatedActivation::Kind::kGeluAndMul:
-      return ActivationKind::kGeluAndMul;
-    case GatedActivation::Kind::kGeluTanhAndMul:
-      return ActivationKind::kGeluTanhAndMul;
-    case GatedActivation::Kind::kSwigluOai:
-      return ActivationKind::kSwigluOai;
-  }
-  raise(ErrorKind::kInternal, "grouped_gemm: activation {} has no sm_90a kernel",
-        to_string(activation.to_value()));
 }
 
 /// What both implementations refuse: the kernels count rows and columns in 32 bits.
@@ -91,7 +75,7 @@ Sm90Config config_of(const Call& call, bool fits_tma) {
                         .k = call.k,
                         .in = element_of(call.dtype),
                         .out = element_of(call.out_dtype),
-                        .activation = kind_of(call.activation),
+                        .activation = activation_kind(call.activation),
                         .has_bias = call.has_bias,
                         .fits_tma = fits_tma});
 }
@@ -118,16 +102,6 @@ Sm90Config forced_config(const Sm90Config& chosen, const Params& forced) {
                   to_string(value));
   }
   return config;
-}
-
-cuda::ProgramSpec program_of(const Sm90Config& config) {
-  return {
-      .name = "grouped_gemm " + config.name(),
-      .source = "#include \"tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh\"\n",
-      .kernels = {config.kernel_name(), "tileops::grouped_gemm::per_row_segments"},
-      .uses_wgmma = true,
-      .dynamic_smem_bytes = config.smem_bytes(),
-  };
 }
 
 /// Every program that selection can reach.

@@ -120,7 +120,7 @@ struct Config {
       const int64_t feature = feature_tile * kOutFeatures + row / 16 * 8 + row % 8;
       const int64_t is_up = row / 8 % 2;
       if (feature >= p.num_features) return -1;
-      return kInterleaved ? 2 * feature + is_up : feature + is_up * p.num_features;
+      return kInterleaved ? 2 * feature + is_up : feature + is_up * p.up_distance;
     } else {
       const int64_t feature = feature_tile * kOutFeatures + row;
       return feature < p.num_features ? feature : -1;

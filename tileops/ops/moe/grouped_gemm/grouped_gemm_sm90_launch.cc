@@ -45,7 +45,14 @@ TensorMap map_of_rows(const Tensor& tensor, const RowMatrix& rows, int32_t box_c
                 tensor.device());
 }
 
-TensorMap map_of_weights(const Tensor& b, const GatedActivation& activation) {
+/// Rows from a feature's gate to its up.
+int64_t up_distance(const Sm90Launch& launch, const Tensor& b) {
+  if (launch.activation.is_interleaved()) return 1;
+  return launch.up_distance > 0 ? launch.up_distance : b.shape()[1] / 2;
+}
+
+TensorMap map_of_weights(const Tensor& b, const Sm90Launch& launch) {
+  const GatedActivation& activation = launch.activation;
   const int64_t experts = b.shape()[0], n = b.shape()[1], k = b.shape()[2];
   const int64_t row = map_stride(n, b.strides()[1], k);
   const int64_t expert = map_stride(experts, b.strides()[0], k);
@@ -58,7 +65,7 @@ TensorMap map_of_weights(const Tensor& b, const GatedActivation& activation) {
   } else {
     const int64_t features = n / 2;
     const int64_t next = activation.is_interleaved() ? 2 * row : row;
-    const int64_t up = activation.is_interleaved() ? row : features * row;
+    const int64_t up = up_distance(launch, b) * row;
     spec.rank = 5;
     spec.dims = {k, 8, 2, features / 8, experts};
     spec.strides = {next, up, 8 * next, expert};
@@ -70,7 +77,7 @@ TensorMap map_of_weights(const Tensor& b, const GatedActivation& activation) {
 void set_tensor_maps(GroupedGemmSm90Params& p, const Sm90Launch& launch, const Args& args) {
   if (launch.config.load == LoadKind::kStrided) return;
   const RowMatrix a = row_matrix(launch.layout, args.a);
-  p.weights = map_of_weights(args.b, launch.activation);
+  p.weights = map_of_weights(args.b, launch);
   p.tokens_large = map_of_rows(args.a, a, 64, 64, cuda::Swizzle::k128);
   p.tokens_small = map_of_rows(args.a, a, 64, 16, cuda::Swizzle::k128);
   if (args.out.dtype() == DType::kF32) return;
@@ -97,6 +104,7 @@ void set_strides(GroupedGemmSm90Params& p, const Sm90Launch& launch, const Args&
   p.b_expert_stride = args.b.strides()[0];
   p.b_row_stride = args.b.strides()[1];
   p.b_k_stride = args.b.strides()[2];
+  p.up_distance = narrow(up_distance(launch, args.b));
   p.out = args.out.data();
   p.out_row_stride = out.row_stride;
   p.out_expert_stride = slab_gap(launch.layout, out);
@@ -108,7 +116,11 @@ void set_strides(GroupedGemmSm90Params& p, const Sm90Launch& launch, const Args&
 }
 
 void set_groups(GroupedGemmSm90Params& p, const MGroupedLayout& layout, const Tensor& metadata) {
-  constexpr int32_t kEndRows = 0, kSegments = 1, kMasked = 2;  // device::GroupKind
+  constexpr int32_t kEndRows = 0, kSegments = 1, kMasked = 2, kWhole = 3;  // device::GroupKind
+  if (!metadata.defined()) {
+    p.group_kind = kWhole;
+    return;
+  }
   p.group_kind = layout.is_masked() ? kMasked : layout.is_per_row() ? kSegments : kEndRows;
   p.alignment = narrow(layout.alignment());
   p.max_m = narrow(layout.max_m());
@@ -173,6 +185,16 @@ GroupedGemmSm90Params sm90_params(const Sm90Launch& launch, const Args& args) {
   return p;
 }
 
+cuda::ProgramSpec program_of(const Sm90Config& config) {
+  return {
+      .name = "grouped_gemm " + config.name(),
+      .source = "#include \"tileops/ops/moe/grouped_gemm/grouped_gemm_sm90.cuh\"\n",
+      .kernels = {config.kernel_name(), "tileops::grouped_gemm::per_row_segments"},
+      .uses_wgmma = true,
+      .dynamic_smem_bytes = config.smem_bytes(),
+  };
+}
+
 void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
   const Device device = args.out.device();
   const Stream stream = current_stream(device);
@@ -180,7 +202,7 @@ void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
   const cuda::Function& kernel = program.function(stream, 0);
   GroupedGemmSm90Params params = sm90_params(*this, args);
   const cuda::Workspace space = set_workspace(params, num_sms, stream);
-  if (layout.is_per_row()) {
+  if (layout.is_per_row() && args.layout_metadata.defined()) {
     find_segments(params, args.layout_metadata, space.scratch + sums_bytes(num_sms),
                   program.function(stream, 1), stream);
   }

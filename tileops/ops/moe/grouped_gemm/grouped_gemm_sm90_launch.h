@@ -14,11 +14,16 @@ struct Sm90Launch {
   MGroupedLayout layout = MGroupedLayout::contiguous();
   GatedActivation activation;
   bool batch_invariant = false;  // no sum is split: how it is split depends on all rows
+  int64_t up_distance = 0;       // rows of b from gate to up, stacked; 0: all features
 
+  /// `args.layout_metadata` absent: all rows are of the one expert that b has.
   /// Puts a call whose output has elements on the current stream of its device.
   /// Errors: kBuild, kDevice, kOutOfMemory, kInternal (the driver's).
   void run(const Args& args, cuda::LazyProgram& program) const;
 };
+
+/// The program of a configuration.
+cuda::ProgramSpec program_of(const Sm90Config& config);
 
 /// Everything of a launch but its workspace and the metadata of a per_row layout.
 GroupedGemmSm90Params sm90_params(const Sm90Launch& launch, const Args& args);

@@ -15,7 +15,8 @@
 //   tokens_large  {K, rows}  {lda}  box {64, 64}    (kTma alone)
 //   tokens_small  {K, rows}  {lda}  box {64, 16}
 //   weights       {K, N, E}  {ldb, ldeb}  box {64, 128, 1}
-//     stacked gate and up  {K, 8, 2, F/8, E}  {ldb, F ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
+//     stacked gate and up  {K, 8, 2, F/8, E}  {ldb, U ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
+//     with U rows from gate to up: F, or more where b is a part of wider weights
 //     interleaved          {K, 8, 2, F/8, E}  {2 ldb, ldb, 16 ldb, ldeb}  box {64, 8, 2, 8, 1}
 //   out_large     {N, rows}  {ldo}  box {64, 32}    (16-bit outputs alone)
 //   out_small     {N, rows}  {ldo}  box {64, 16}
@@ -29,19 +30,13 @@
 // first launch; the kernel leaves them zero. Launches that may overlap need one workspace each.
 #pragma once
 
-#include "tileops/device/ptx/ints.h"
+#include "tileops/device/epilogue/activation_kind.h"
 
 namespace tileops::grouped_gemm {
 
 enum class ElementType : int32_t { kBF16, kF16, kF32 };
 
-enum class ActivationKind : int32_t {
-  kNone,
-  kSiluAndMul,
-  kGeluAndMul,
-  kGeluTanhAndMul,
-  kSwigluOai,
-};
+using ActivationKind = device::ActivationKind;
 
 constexpr int64_t kMaxSmemBytes = 232448;  // of one CTA on sm_90
 constexpr int64_t kBarrierBytes = 1024;
@@ -89,7 +84,8 @@ struct GroupedGemmSm90Params {
   uint32_t* partial_flags;
   uint32_t* work_counters;  // kWorkCounters
 
-  int32_t group_kind;  // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked
+  // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked, 3 all rows of one expert
+  int32_t group_kind;
   int32_t num_experts;
   int32_t alignment;          // of segment starts; 1 = tight
   int32_t max_m;              // masked
@@ -121,6 +117,7 @@ struct GroupedGemmSm90Params {
   int64_t out_expert_stride;
   int64_t out_feature_stride;
   int64_t bias_row_stride;
+  int32_t up_distance;  // gated: rows from a feature's gate to its up
 };
 
 /// Kernel `tileops::grouped_gemm::per_row_segments`: turns per_row metadata (ids [num_rows], -1 or

@@ -26,6 +26,8 @@ struct Call {
   int64_t inter = 0;
   bool k_major = true;             // hidden_states, w_gate_up and w_down have unit inner stride
   bool out_contiguous = true;      // out has unit inner stride
+  bool expanded = false;           // elements of a weights' outer dimension share memory
+  int64_t hidden_alignment = 16;   // of hidden_states' data and outer stride
   int64_t weights_alignment = 16;  // of the weights' data and outer strides
   bool operator==(const Call&) const = default;
   size_t hash() const;
@@ -65,11 +67,13 @@ struct Settings {
 
 /// The facts of a call as selection sees them.
 Call make_call(const Settings& settings, const Args& args);
-/// The part of a call that a kernel of the CPU is built for.
+/// The part of a call that a kernel is built for.
 Settings settings_of(const Call& call);
 Value identity_of(const Settings& settings);
 
 Implementation<IndexedExpertMLP> reference();
 Implementation<IndexedExpertMLP> cpu_segments();
+Implementation<IndexedExpertMLP> sm90_stream();
+Implementation<IndexedExpertMLP> sm90_rows();
 
 }  // namespace tileops::indexed_expert_mlp

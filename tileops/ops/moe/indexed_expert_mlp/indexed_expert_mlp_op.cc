@@ -13,7 +13,8 @@ namespace indexed_expert_mlp {
 size_t Call::hash() const {
   return hash_of(activation.hash(), routed_scaling_factor, batch_invariant, static_cast<int>(dtype),
                  has_bias, static_cast<int>(device.type), device.index, num_tokens, top_k,
-                 num_experts, hidden, inter, k_major, out_contiguous, weights_alignment);
+                 num_experts, hidden, inter, k_major, out_contiguous, expanded, hidden_alignment,
+                 weights_alignment);
 }
 
 std::string Call::to_string() const {
@@ -38,6 +39,8 @@ Call make_call(const Settings& settings, const Args& args) {
           .k_major = is_inner_contiguous(args.hidden_states) &&
                      is_inner_contiguous(args.w_gate_up) && is_inner_contiguous(args.w_down),
           .out_contiguous = is_inner_contiguous(args.out),
+          .expanded = is_expanded(args.w_gate_up) || is_expanded(args.w_down),
+          .hidden_alignment = alignment_of(args.hidden_states),
           .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down))};
 }
 
@@ -72,7 +75,8 @@ std::shared_ptr<IndexedExpertMLPFwdOp> IndexedExpertMLPFwdOp::from_params(
 }
 
 std::vector<AnyImplementation> IndexedExpertMLPFwdOp::kernel_types() {
-  return {erase(indexed_expert_mlp::reference()), erase(indexed_expert_mlp::cpu_segments())};
+  return {erase(indexed_expert_mlp::reference()), erase(indexed_expert_mlp::cpu_segments()),
+          erase(indexed_expert_mlp::sm90_stream()), erase(indexed_expert_mlp::sm90_rows())};
 }
 
 Tensor IndexedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,

@@ -44,5 +44,6 @@ struct PermuteAlign {
 
 Implementation<PermuteAlign> reference();
 Implementation<PermuteAlign> cpu_counting_sort();
+Implementation<PermuteAlign> sm90_counting_sort();
 
 }  // namespace tileops::permute_align

@@ -31,7 +31,8 @@ std::shared_ptr<MoEPermuteAlignFwdOp> MoEPermuteAlignFwdOp::from_params(const Pa
 }
 
 std::vector<AnyImplementation> MoEPermuteAlignFwdOp::kernel_types() {
-  return {erase(permute_align::reference()), erase(permute_align::cpu_counting_sort())};
+  return {erase(permute_align::reference()), erase(permute_align::cpu_counting_sort()),
+          erase(permute_align::sm90_counting_sort())};
 }
 
 MoEPermuteAlignFwdOp::Output MoEPermuteAlignFwdOp::invoke(const Op& op, const Tensor& topk_ids) {

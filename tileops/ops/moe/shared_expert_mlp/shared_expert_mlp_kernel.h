@@ -29,7 +29,10 @@ struct Call {
   int64_t inter = 0;               // S, of all ranks
   bool k_major = true;             // hidden_states and weights have unit inner stride
   bool out_contiguous = true;      // out has unit inner stride
+  bool expanded = false;           // elements of an input's outer dimension share memory
+  int64_t hidden_alignment = 16;   // of hidden_states' data and outer stride
   int64_t weights_alignment = 16;  // of the weights' data and outer strides
+  int64_t out_alignment = 16;      // of out's data and outer stride
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -60,5 +63,7 @@ Call make_call(const Shard& shard, bool batch_invariant, const Args& args);
 
 Implementation<SharedExpertMLP> reference();
 Implementation<SharedExpertMLP> cpu_blocked();
+Implementation<SharedExpertMLP> sm90_weights_on_m();
+Implementation<SharedExpertMLP> sm90_strided();
 
 }  // namespace tileops::shared_expert_mlp

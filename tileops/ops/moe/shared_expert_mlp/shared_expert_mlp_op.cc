@@ -13,7 +13,7 @@ namespace shared_expert_mlp {
 size_t Call::hash() const {
   return hash_of(shard.tp_size, shard.tp_rank, batch_invariant, static_cast<int>(dtype),
                  static_cast<int>(device.type), device.index, num_tokens, hidden, inter, k_major,
-                 out_contiguous, weights_alignment);
+                 out_contiguous, expanded, hidden_alignment, weights_alignment, out_alignment);
 }
 
 std::string Call::to_string() const {
@@ -33,7 +33,11 @@ Call make_call(const Shard& shard, bool batch_invariant, const Args& args) {
           .k_major = is_inner_contiguous(args.hidden_states) &&
                      is_inner_contiguous(args.w_gate_up) && is_inner_contiguous(args.w_down),
           .out_contiguous = is_inner_contiguous(args.out),
-          .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down))};
+          .expanded = is_expanded(args.hidden_states) || is_expanded(args.w_gate_up) ||
+                      is_expanded(args.w_down),
+          .hidden_alignment = alignment_of(args.hidden_states),
+          .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down)),
+          .out_alignment = alignment_of(args.out)};
 }
 
 }  // namespace shared_expert_mlp
@@ -53,7 +57,8 @@ std::shared_ptr<SharedExpertMLPFwdOp> SharedExpertMLPFwdOp::from_params(const Pa
 }
 
 std::vector<AnyImplementation> SharedExpertMLPFwdOp::kernel_types() {
-  return {erase(shared_expert_mlp::reference()), erase(shared_expert_mlp::cpu_blocked())};
+  return {erase(shared_expert_mlp::reference()), erase(shared_expert_mlp::cpu_blocked()),
+          erase(shared_expert_mlp::sm90_weights_on_m()), erase(shared_expert_mlp::sm90_strided())};
 }
 
 Tensor SharedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,
