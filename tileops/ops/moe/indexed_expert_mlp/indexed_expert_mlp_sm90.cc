@@ -113,6 +113,8 @@ class StreamKernel final : public IndexedExpertMLPKernel {
   StreamKernel(const Settings& settings, DType dtype)
       : settings_(settings), program_(stream_program(dtype)) {}
 
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
+
   void run(const Args& args) const override {
     if (args.out.num_elements() == 0) return;
     const Device device = args.out.device();
@@ -140,6 +142,8 @@ class RowsKernel final : public IndexedExpertMLPKernel {
  public:
   RowsKernel(const Settings& settings, DType dtype)
       : settings_(settings), program_(rows_program(dtype)) {}
+
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
 
   void run(const Args& args) const override {
     if (args.out.num_elements() == 0) return;

@@ -47,6 +47,8 @@ class Sm90Kernel final : public PermuteAlignKernel {
   Sm90Kernel(int64_t num_experts, int64_t block_size)
       : num_experts_(num_experts), block_size_(block_size), program_(program()) {}
 
+  void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
+
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.topk_ids.device());
     const PermuteAlignSm90Params p{

@@ -90,6 +90,11 @@ class Sm90Kernel final : public SharedExpertMLPKernel {
         gate_up_(program_of(launches.gate_up.config)),
         down_(program_of(launches.down.config)) {}
 
+  void list_programs(const ProgramSink& sink) const override {
+    sink(gate_up_.spec());
+    sink(down_.spec());
+  }
+
   void run(const Args& args) const override {
     if (args.out.num_elements() == 0) return;
     const Tensor &x = args.hidden_states, &up = args.w_gate_up, &down = args.w_down;
