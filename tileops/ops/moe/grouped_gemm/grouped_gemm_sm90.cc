@@ -9,11 +9,11 @@
 
 #include "tileops/core/check.h"
 #include "tileops/cuda/kernel_cache.h"
+#include "tileops/ops/moe/activation_sm90_params.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_kernel.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
-#include "tileops/ops/moe/sm90_activation.h"
 #include "tileops/perf/config_choice.h"
 
 namespace tileops::grouped_gemm {

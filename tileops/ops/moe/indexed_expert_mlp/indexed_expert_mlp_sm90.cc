@@ -12,9 +12,9 @@
 #include "tileops/cuda/launch.h"
 #include "tileops/cuda/tensor_map.h"
 #include "tileops/cuda/workspace.h"
+#include "tileops/ops/moe/activation_sm90_params.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_kernel.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90_params.h"
-#include "tileops/ops/moe/sm90_activation.h"
 
 namespace tileops::indexed_expert_mlp {
 namespace {

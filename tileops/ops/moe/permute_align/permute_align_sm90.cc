@@ -9,7 +9,7 @@
 #include "tileops/cuda/launch.h"
 #include "tileops/ops/moe/permute_align/permute_align_kernel.h"
 #include "tileops/ops/moe/permute_align/permute_align_sm90_params.h"
-#include "tileops/ops/moe/route_sort_sm90.h"
+#include "tileops/ops/moe/route_sort_sm90_launch.h"
 
 namespace tileops::permute_align {
 namespace {

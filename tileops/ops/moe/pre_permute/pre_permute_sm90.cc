@@ -11,7 +11,7 @@
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/pre_permute/pre_permute_kernel.h"
 #include "tileops/ops/moe/pre_permute/pre_permute_sm90_params.h"
-#include "tileops/ops/moe/route_sort_sm90.h"
+#include "tileops/ops/moe/route_sort_sm90_launch.h"
 
 namespace tileops::pre_permute {
 namespace {

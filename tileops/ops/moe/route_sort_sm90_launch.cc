@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tileops/ops/moe/route_sort_sm90.h"
+#include "tileops/ops/moe/route_sort_sm90_launch.h"
 
 #include <algorithm>
 
