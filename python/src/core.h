@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +40,19 @@ class SharedObject {
 /// Sets the Python error that stands for the exception in flight; call it inside a catch block.
 void set_python_error() noexcept;
 
+/// A Python exception on its way through the library, which may hand it to several threads: whoever
+/// raises it in Python again raises a copy. what() is one line: "LookupError: no such window".
+class PythonFault : public std::exception {
+ public:
+  explicit PythonFault(nb::python_error error);
+  const char* what() const noexcept override { return text_.c_str(); }
+  const nb::python_error& error() const { return error_; }
+
+ private:
+  nb::python_error error_;
+  std::string text_;
+};
+
 /// A Python exception that is no Exception (KeyboardInterrupt, SystemExit): it ends a call, and is
 /// no failure of it. Not a std::exception, so that the library lets it pass.
 struct Cancelled {
@@ -53,7 +67,7 @@ auto in_python(Function&& function) {
     return function();
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw Cancelled{std::move(error)};
-    throw;
+    throw PythonFault(std::move(error));
   }
 }
 

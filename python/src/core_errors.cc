@@ -73,13 +73,28 @@ void warn_in_python(std::string_view text) {
   });
 }
 
+std::string one_line(const nb::python_error& error) {
+  const std::string type = nb::cast<std::string>(nb::str(error.type().attr("__name__")));
+  try {
+    const std::string text = nb::cast<std::string>(nb::str(error.value()));
+    return type + ": " + text.substr(0, text.find('\n'));
+  } catch (const nb::python_error&) {
+    return type;  // its __str__ raises
+  }
+}
+
 }  // namespace
+
+PythonFault::PythonFault(nb::python_error error)
+    : error_(std::move(error)), text_(one_line(error_)) {}
 
 void set_python_error() noexcept {
   try {
     throw;
   } catch (const nb::python_error& e) {
-    nb::python_error(e).restore();  // a copy: the exception may be another thread's too
+    nb::python_error(e).restore();
+  } catch (const PythonFault& e) {
+    nb::python_error(e.error()).restore();
   } catch (const Cancelled& e) {
     nb::python_error(e.error).restore();
   } catch (const Error& e) {
@@ -117,6 +132,8 @@ void bind_errors(nb::module_& m) {
       PyErr_SetString(type_of(e.kind()), e.what());
     } catch (const Cancelled& e) {
       nb::python_error(e.error).restore();
+    } catch (const PythonFault& e) {
+      nb::python_error(e.error()).restore();
     }
   });
 }

@@ -60,22 +60,9 @@ void register_builder(const std::string& target, const std::string& op, nb::call
   register_target_builder(target, op, std::move(build));
 }
 
-/// "LookupError: no such device", without the traceback.
-std::string one_line(const nb::python_error& error) {
-  return nb::cast<std::string>(nb::str(error.type().attr("__name__"))) + ": " +
-         nb::cast<std::string>(nb::str(error.value()));
-}
-
 void register_detector(const std::string& target, nb::callable detector) {
   TargetDetector detect = [shared = SharedObject(detector)](Device device) {
-    return in_python([&] {
-      try {
-        return nb::cast<bool>(nb::bool_(shared.get()(to_string(device))));
-      } catch (nb::python_error& error) {
-        if (!error.matches(PyExc_Exception)) throw;
-        throw std::runtime_error(one_line(error));
-      }
-    });
+    return in_python([&] { return nb::cast<bool>(nb::bool_(shared.get()(to_string(device)))); });
   };
   const nb::gil_scoped_release released;
   register_target_detector(target, std::move(detect));
