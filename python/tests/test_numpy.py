@@ -202,3 +202,17 @@ def test_values_are_checked_where_asked(expert_inputs):
     x, w_gate_up, w_down, _ = expert_inputs
     with pytest.raises(ValueError, match="MoEExpertMLPFwdOp: layout_metadata"):
         op(x, w_gate_up, w_down, np.array([3, 2, 7], np.int32))
+
+
+def test_jax_arrays_come_back_as_jax_arrays():
+    jax = pytest.importorskip("jax")
+    random = rng(4)
+    hidden = jax.numpy.asarray(random.normal(size=(5, 16)), jax.numpy.bfloat16)
+    gating = jax.numpy.asarray(random.normal(size=(5, 4)), jax.numpy.float32)
+    w_gate_up = jax.numpy.asarray(random.normal(size=(4, 16, 16)) * 0.3, jax.numpy.bfloat16)
+    w_down = jax.numpy.asarray(random.normal(size=(4, 16, 8)) * 0.3, jax.numpy.bfloat16)
+    y = moe.FusedMoEFwdOp(2)(hidden, gating, w_gate_up, w_down)
+    assert isinstance(y, jax.Array) and y.dtype == jax.numpy.bfloat16
+    arrays = [np.asarray(t).astype(np.float64) for t in (hidden, gating, w_gate_up, w_down)]
+    wanted, _, _ = definition.fused_moe(*arrays, 2)
+    assert error(np.asarray(y).astype(np.float64), wanted) < TOLERANCE["bfloat16"]

@@ -133,8 +133,8 @@ FORK = """
 import os, numpy as np, tileops_cpp
 from tileops_cpp import MGroupedLayout, moe
 op = moe.MoEExpertMLPFwdOp(MGroupedLayout.contiguous())
-x = np.ones((4, 8), np.float16)
-arguments = x, np.ones((2, 12, 8), np.float16), np.ones((2, 8, 6), np.float16), np.array([2, 4], np.int32)
+x, w_gate_up = np.ones((64, 256), np.float16), np.full((2, 512, 256), 0.01, np.float16)
+arguments = x, w_gate_up, np.full((2, 256, 256), 0.01, np.float16), np.array([32, 64], np.int32)
 {before}
 child = os.fork()
 y = op(*arguments)
@@ -146,8 +146,9 @@ print("both")
 """
 
 
-def test_fork_after_import():
-    code = FORK.format(before="")
+@pytest.mark.parametrize("before", [""], ids=["after_import"])
+def test_fork(before):
+    code = FORK.format(before=before)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split()) == (0, ["both"]), done.stderr
 
