@@ -2,6 +2,7 @@
 #include "tileops/ops/moe/packed_experts.h"
 
 #include <atomic>
+#include <cmath>
 #include <mutex>
 #include <shared_mutex>
 
@@ -16,7 +17,9 @@ namespace tileops {
 struct PackedExperts::Entry {
   Entry(const Tensor& tensor, cpu::GateLayout gate_layout);
   ~Entry();
+  void stand_in();
   Tensor weights;  // keeps the address from being another tensor's
+  bool released = false;
   cpu::WeightsView view;
   cpu::GateLayout gate;
   std::shared_ptr<const cpu::PackedWeights> packed;
@@ -80,6 +83,20 @@ PackedExperts::Entry::~Entry() {
   all.bytes -= packed->shape().bytes();
 }
 
+void PackedExperts::Entry::stand_in() {
+  if (released) return;
+  const Tensor nan = Tensor::from_values({1}, weights.dtype(), {{std::nan("")}});
+  const Tensor stand_in = nan.as_strided(weights.shape(), {0, 0, 0}, 0);
+  Registry& all = registry();
+  std::unique_lock lock(all.mutex);
+  weights = stand_in;
+  view = weights_view(weights);
+  released = true;
+  for (Registry::Listed& each : all.listed) {
+    if (each.owner == this) each.view = view;
+  }
+}
+
 PackedExperts::PackedExperts(const Tensor& w_gate_up, const Tensor& w_down,
                              const GatedActivation& activation) {
   entries_.push_back(
@@ -88,6 +105,11 @@ PackedExperts::PackedExperts(const Tensor& w_gate_up, const Tensor& w_down,
 }
 
 PackedExperts::~PackedExperts() = default;
+
+PackedExperts::StandIns PackedExperts::release_weights() {
+  for (const auto& entry : entries_) entry->stand_in();
+  return {entries_[0]->weights, entries_[1]->weights};
+}
 
 int64_t PackedExperts::bytes() const {
   int64_t total = 0;

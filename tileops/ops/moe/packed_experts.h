@@ -26,6 +26,15 @@ class PackedExperts {
   PackedExperts& operator=(PackedExperts&&) noexcept = default;
   ~PackedExperts();
 
+  /// What stands for weights that are kept packed alone.
+  struct StandIns {
+    Tensor w_gate_up, w_down;
+  };
+  /// Lets the weights go, so that their memory can be freed: from now on the packed copies are found
+  /// under the tensors returned, which have the same shapes and dtype and one NaN in memory (all
+  /// strides 0). A kernel that reads no packed copy therefore gives NaN. Again: the same tensors.
+  StandIns release_weights();
+
   /// Memory that the packed copies take.
   int64_t bytes() const;
   /// The same for all that live in the process.

@@ -211,6 +211,26 @@ TEST(FusedMoEExperts, PackedExpertsServeWhileTheyLive) {
   }
 }
 
+TEST(FusedMoEExperts, PackedExpertsServeWithoutTheWeightsThemselves) {
+  Problem p = random_problem(33, 2, 5, 40, 24, DType::kBF16, 15);
+  for (SmallRoute small_route : {SmallRoute::kAlways, SmallRoute::kNever}) {
+    const FusedMoEExpertsFwdOp op({.small_route = small_route, .batch_invariant = true});
+    const Tensor want = run(op, p);
+    PackedExperts packed(p.experts.w_gate_up, p.experts.w_down);
+    const auto [w_gate_up, w_down] = packed.release_weights();
+    EXPECT_TRUE(w_down.is_same_view(packed.release_weights().w_down));
+    Problem released = p;
+    released.experts.w_gate_up = w_gate_up;
+    released.experts.w_down = w_down;
+    EXPECT_TRUE(bit_equal(run(op, released), want));
+    // A kernel that reads the tensors gives what nobody takes for a result.
+    const FusedMoEExpertsFwdOp reference({.small_route = small_route},
+                                         {.implementation = "reference"});
+    for (const double y : elements(run(reference, released))) EXPECT_TRUE(std::isnan(y));
+    EXPECT_TRUE(bit_equal(run(op, p), want)) << "the weights are packed as they are used again";
+  }
+}
+
 TEST(FusedMoEExperts, Contract_F2_ATraceShowsOnlyTheLeaves) {
   const Problem p = random_problem(600, 2, 3, 16, 8, DType::kBF16, 10);
   const FusedMoEExpertsFwdOp op;
