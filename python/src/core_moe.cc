@@ -73,14 +73,24 @@ Tensor import_one(const char* who, nb::handle object, const char* name) {
 /// PackedExperts with a moment of its own to end at.
 struct Packed {
   std::optional<PackedExperts> packed;
+  const Framework* framework;  // of the weights
 };
 
 void init_packed(Packed* self, nb::handle w_gate_up, nb::handle w_down, nb::handle activation) {
   const Tensor gate_up = import_one("PackedExperts", w_gate_up, "w_gate_up");
   const Tensor down = import_one("PackedExperts", w_down, "w_down");
   const Value value = value_from_python(activation);
+  const Framework* framework = &framework_of(w_gate_up.ptr());
   const nb::gil_scoped_release released;
-  new (self) Packed{PackedExperts(gate_up, down, GatedActivation::from_value(value))};
+  new (self) Packed{PackedExperts(gate_up, down, GatedActivation::from_value(value)), framework};
+}
+
+nb::tuple release_weights(Packed& self) {
+  if (!self.packed) throw Error(ErrorKind::kState, "PackedExperts.release_weights: it is closed");
+  CallFrame frame("PackedExperts");
+  frame.expect(self.framework);
+  const auto [w_gate_up, w_down] = self.packed->release_weights();
+  return nb::make_tuple(frame.give(w_gate_up), frame.give(w_down));
 }
 
 /// A WorkspaceScope between __enter__ and __exit__ of one thread.
@@ -97,6 +107,10 @@ void bind_packed(nb::module_& m) {
       .def("__init__", &init_packed, nb::arg("w_gate_up"), nb::arg("w_down"), nb::arg("activation"))
       .def_prop_ro("bytes",
                    [](const Packed& p) { return p.packed ? p.packed->bytes() : int64_t{0}; })
+      .def("release_weights", &release_weights,
+           "Lets the weights go, so that their memory can be freed, and returns what stands for\n"
+           "them in calls: tensors of the same shapes and dtype that take no memory (strides 0).\n"
+           "A kernel that reads no packed copy gives NaN with them.")
       .def(
           "close", [](Packed& p) { p.packed.reset(); }, "Drops the packed copies.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
