@@ -103,6 +103,20 @@ def test_packed_experts(layer_inputs):
         PackedExperts(w_gate_up[0], w_down)
 
 
+def test_packed_experts_without_their_weights(layer_inputs):
+    hidden, gating, w_gate_up, w_down = layer_inputs
+    plain = FusedMoEFwdOp(2)(*layer_inputs)
+    packed = PackedExperts(w_gate_up, w_down)
+    stand_ins = packed.release_weights()
+    assert [each.shape for each in stand_ins] == [w_gate_up.shape, w_down.shape]
+    assert not any(sum((each.strides for each in stand_ins), ()))
+    assert definition.error(FusedMoEFwdOp(2)(hidden, gating, *stand_ins), plain) < 2e-3
+    packed.close()
+    assert np.isnan(FusedMoEFwdOp(2)(hidden, gating, *stand_ins)).all()
+    with pytest.raises(RuntimeError, match="PackedExperts.release_weights: it is closed"):
+        packed.release_weights()
+
+
 def test_a_workspace_of_the_callers(layer_inputs):
     layer = FusedMoEFwdOp(2)
     wanted = layer(*layer_inputs)
