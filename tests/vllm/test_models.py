@@ -69,8 +69,15 @@ def test_logits_are_as_close_to_float32_as_those_of_vllm(served, case):
     own, ours = served["vllm", *case], served["tileops", *case]
     scale = ours.wanted.square().mean().sqrt()
     assert ours.rms.median() < 2e-2 * scale
-    for quantile in (0.5, 0.9):
-        assert ours.rms.quantile(quantile) <= 1.1 * own.rms.quantile(quantile)
+    for quantile, margin in ((0.5, 1.15), (0.9, 1.3)):  # of 240 positions: they scatter
+        assert ours.rms.quantile(quantile) <= margin * own.rms.quantile(quantile)
+
+
+def test_all_logits_together_are_as_close(served):
+    ours, own = (
+        torch.cat([served[who, *case].rms for case in _CASES]).mean() for who in ("tileops", "vllm")
+    )
+    assert ours <= 1.05 * own
 
 
 @pytest.mark.parametrize("case", _CASES, ids="-".join)
