@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve.py OUT FOLDER...: runs each model in vLLM on the prompts of tiny_models, eagerly and
-compiled, and writes tokens and logits to OUT, by (folder's name, mode); TILEOPS_VLLM as it is set."""
+compiled, and writes tokens and logits to OUT, by (name, mode); TILEOPS_VLLM as it is set."""
 import os
 import pathlib
 import sys
