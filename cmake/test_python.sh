@@ -6,10 +6,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${TILEOPS_VENV:-build/venv/test}
+python=${TILEOPS_PYTHON:-python3}
+. cmake/packages.sh
+if ! "$python" -c 'import ensurepip, os, sysconfig
+assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2> /dev/null; then
+  tileops_packages=(python3-venv python3-dev)
+  tileops_install_packages
+fi
 make_venv() {  # FOLDER PACKAGE...: once, whole or not at all
   [ ! -e "$1/complete" ] || return 0
   rm -rf "$1"
-  "${TILEOPS_PYTHON:-python3}" -m venv "$1"
+  "$python" -m venv "$1"
   "$1/bin/pip" install -q --disable-pip-version-check "${@:2}"
   touch "$1/complete"
 }

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core_tensors.h"
 
-#include <nanobind/stl/vector.h>
-
-#include <atomic>
-#include <mutex>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 namespace tileops::python {
 namespace {
@@ -15,130 +9,6 @@ namespace {
 // What the package's Python half does for tensors that no C API gives (tileops_cpp/_tensors.py).
 PyObject* take_by_capsule = nullptr;  // (object) -> (Tensor, read_only)
 PyObject* give_by_capsule = nullptr;  // (Tensor, type of the call's tensors) -> object
-PyObject* torch_grad_enabled = nullptr;
-
-struct LeftReferences {
-  std::mutex mutex;  // guards objects
-  std::vector<PyObject*> objects;
-  std::atomic<bool> any{false};
-};
-LeftReferences& left_references() {
-  static auto& left = *new LeftReferences;
-  return left;
-}
-
-int drop_pending(void*) {
-  drop_left_references();
-  return 0;
-}
-
-void drop(PyObject* object) noexcept {
-  if (Py_IsInitialized() == 0) return;
-  if (PyGILState_Check() != 0) {
-    Py_DECREF(object);
-    return;
-  }
-  LeftReferences& left = left_references();
-  const std::lock_guard lock(left.mutex);
-  left.objects.push_back(object);
-  if (!left.any.exchange(true)) Py_AddPendingCall(&drop_pending, nullptr);
-}
-
-/// Allocates in a framework's memory, so that its statistics and its reuse hold for our tensors.
-class ExchangeAllocator final : public Allocator {
- public:
-  explicit ExchangeAllocator(const dlpack::ExchangeApi& api) : api_(api) {}
-
-  void* allocate(size_t bytes, Stream stream) override {
-    int64_t size = static_cast<int64_t>(bytes);
-    const bool is_cuda = stream.device.type == DeviceType::kCUDA;
-    dlpack::DLTensor prototype{
-        .data = nullptr,
-        .device = {is_cuda ? dlpack::kCuda : dlpack::kCpu, is_cuda ? stream.device.index : 0},
-        .ndim = 1,
-        .dtype = {dlpack::kUInt, 8, 1},
-        .shape = &size,
-        .strides = nullptr,
-        .byte_offset = 0};
-    std::string fault;
-    dlpack::DLManagedTensorVersioned* managed = nullptr;
-    const auto set_error = [](void* context, const char*, const char* message) {
-      *static_cast<std::string*>(context) = message;
-    };
-    if (api_.managed_tensor_allocator(&prototype, &managed, &fault, set_error) != 0) {
-      throw Error(ErrorKind::kOutOfMemory, fault);
-    }
-    void* data = managed->dl_tensor.data;
-    const std::lock_guard lock(mutex_);
-    managed_.emplace(data, managed);
-    return data;
-  }
-
-  void deallocate(void* data, size_t, Stream) noexcept override {
-    dlpack::DLManagedTensorVersioned* managed = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = managed_.find(data);
-      managed = it->second;
-      managed_.erase(it);
-    }
-    managed->deleter(managed);
-  }
-
- private:
-  const dlpack::ExchangeApi& api_;
-  std::mutex mutex_;  // guards managed_
-  std::unordered_map<void*, dlpack::DLManagedTensorVersioned*> managed_;
-};
-
-const dlpack::ExchangeApi* exchange_api_of(PyTypeObject* type) {
-  const nb::object capsule = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)),
-                                         "__dlpack_c_exchange_api__", nb::none());
-  if (!PyCapsule_CheckExact(capsule.ptr())) return nullptr;
-  auto* api =
-      static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (api == nullptr) PyErr_Clear();
-  while (api != nullptr && api->version.major > dlpack::kMajorVersion) api = api->prev_api;
-  return api != nullptr && api->dltensor_from_py_object != nullptr ? api : nullptr;
-}
-
-bool is_torch_type(PyTypeObject* type) {
-  const nb::object torch = nb::steal(PyImport_GetModule(nb::str("torch").ptr()));
-  if (!torch.is_valid()) return false;
-  const nb::object base = nb::getattr(torch, "Tensor", nb::none());
-  if (!PyType_Check(base.ptr()) ||
-      PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base.ptr())) == 0) {
-    return false;
-  }
-  if (torch_grad_enabled == nullptr) {
-    torch_grad_enabled = nb::object(torch.attr("is_grad_enabled")).release().ptr();
-  }
-  return true;
-}
-
-/// Frameworks with one API share its allocator.
-std::shared_ptr<Allocator> allocator_of(const dlpack::ExchangeApi* api) {
-  if (api == nullptr) return nullptr;
-  static auto& allocators =
-      *new std::unordered_map<const dlpack::ExchangeApi*, std::shared_ptr<Allocator>>;
-  std::shared_ptr<Allocator>& allocator = allocators[api];
-  if (allocator == nullptr) allocator = std::make_shared<ExchangeAllocator>(*api);
-  return allocator;
-}
-
-Framework inspect(PyTypeObject* type) {
-  Framework framework{.type = type};
-  const nb::handle object(reinterpret_cast<PyObject*>(type));
-  if (object.is(nb::type<Tensor>())) {
-    framework.is_own = framework.is_tensor = true;
-    return framework;
-  }
-  framework.is_torch = is_torch_type(type);
-  framework.api = exchange_api_of(type);
-  framework.allocator = allocator_of(framework.api);
-  framework.is_tensor = framework.api != nullptr || nb::hasattr(object, "__dlpack__");
-  return framework;
-}
 
 thread_local CallFrame* innermost_frame = nullptr;
 
@@ -149,33 +19,61 @@ void keep_unless_meta(PyObject* object) {
     throw fault;
 }
 
-}  // namespace
-
-std::shared_ptr<const void> own(PyObject* object) {
-  Py_INCREF(object);
-  return {object, [](const void* held) { drop(static_cast<PyObject*>(const_cast<void*>(held))); }};
-}
-
-void drop_left_references() {
-  LeftReferences& left = left_references();
-  if (!left.any.load(std::memory_order_relaxed)) return;
-  std::vector<PyObject*> objects;
-  {
-    const std::lock_guard lock(left.mutex);
-    objects.swap(left.objects);
-    left.any.store(false);
+/// The library's type of a buffer's elements; none for one that it has not, or in another byte order.
+std::optional<dlpack::DLDataType> buffer_dtype(const Py_buffer& buffer) {
+  if (buffer.format == nullptr || buffer.format[0] == '\0' || buffer.format[1] != '\0') return {};
+  const auto bits = static_cast<uint8_t>(8 * buffer.itemsize);
+  switch (buffer.format[0]) {
+    case 'e':
+    case 'f':
+    case 'd':
+      return dlpack::DLDataType{dlpack::kFloat, bits, 1};
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+      return dlpack::DLDataType{dlpack::kInt, bits, 1};
+    case 'B':
+      return dlpack::DLDataType{dlpack::kUInt, bits, 1};
+    case '?':
+      return dlpack::DLDataType{dlpack::kBool, bits, 1};
+    default:
+      return {};
   }
-  for (PyObject* object : objects) Py_DECREF(object);
 }
 
-const Framework& framework_of(PyObject* object) {
-  static auto& known = *new std::unordered_map<PyTypeObject*, Framework>;  // types are kept alive
-  PyTypeObject* type = Py_TYPE(object);
-  if (const auto it = known.find(type); it != known.end()) return it->second;
-  Framework framework = inspect(type);
-  Py_INCREF(type);
-  return known.emplace(type, std::move(framework)).first->second;
+/// A NumPy array by the buffer protocol, and whether it is read-only; none where that cannot say it,
+/// which is then DLPack's to take or refuse. The array, which the tensor keeps, keeps its memory.
+std::optional<Tensor> import_buffer(PyObject* object, bool& read_only) {
+  struct Held {
+    Py_buffer buffer{};
+    ~Held() { PyBuffer_Release(&buffer); }  // nothing where none is held
+  } held;
+  const Py_buffer& buffer = held.buffer;
+  if (PyObject_GetBuffer(object, &held.buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const auto dtype = buffer_dtype(buffer);
+  if (!dtype || buffer.ndim > kMaxRank) return std::nullopt;
+  std::array<int64_t, kMaxRank> strides{};
+  for (int i = 0; i < buffer.ndim; ++i) {
+    if (buffer.strides[i] < 0 || buffer.strides[i] % buffer.itemsize != 0) return std::nullopt;
+    strides[static_cast<size_t>(i)] = buffer.strides[i] / buffer.itemsize;
+  }
+  read_only = buffer.readonly != 0;
+  return dlpack::import_view({.data = buffer.buf,
+                              .device = {dlpack::kCpu, 0},
+                              .ndim = buffer.ndim,
+                              .dtype = *dtype,
+                              .shape = buffer.shape,
+                              .strides = strides.data(),
+                              .byte_offset = 0},
+                             own(object));
 }
+
+}  // namespace
 
 CallFrame::CallFrame(std::string_view who) : who_(who), outer_(innermost_frame) {
   innermost_frame = this;
@@ -186,12 +84,12 @@ CallFrame::~CallFrame() {
   drop_left_references();
 }
 
-void CallFrame::check_grad(PyObject* object, PyObject* name) const {
+void CallFrame::check_grad(const Framework& framework, PyObject* object, PyObject* name) const {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
   const nb::object requires_grad = nb::steal(PyObject_GetAttr(object, attribute));
   if (!requires_grad.is_valid()) throw nb::python_error();
   if (requires_grad.ptr() != Py_True) return;
-  const nb::object enabled = nb::steal(PyObject_CallNoArgs(torch_grad_enabled));
+  const nb::object enabled = nb::steal(PyObject_CallNoArgs(framework.grad_enabled));
   if (!enabled.is_valid()) throw nb::python_error();
   if (enabled.ptr() != Py_True) return;
   const std::string tensor = PyUnicode_AsUTF8(name);
@@ -211,7 +109,7 @@ Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) 
   }
   if (framework_ == nullptr) framework_ = &framework;
   if (framework.is_own) return *nb::inst_ptr<Tensor>(object);
-  if (framework.is_torch) check_grad(object, name);
+  if (framework.grad_enabled != nullptr) check_grad(framework, object, name);
   if (framework.api != nullptr) {
     dlpack::DLTensor view{};
     if (framework.api->dltensor_from_py_object(object, &view) == 0) {
@@ -219,12 +117,22 @@ Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) 
     }
     keep_unless_meta(object);
   }
-  const auto taken = nb::borrow<nb::tuple>(nb::handle(take_by_capsule)(nb::handle(object)));
-  if (written && nb::cast<bool>(taken[1])) {
-    throw Error(ErrorKind::kValue, std::string(who_) + ": " + PyUnicode_AsUTF8(name) +
-                                       " is read-only, and the call writes it");
+  bool read_only = false;
+  if (framework.is_numpy) {
+    if (std::optional<Tensor> tensor = import_buffer(object, read_only)) {
+      check_writable(read_only, name, written);
+      return std::move(*tensor);
+    }
   }
+  const auto taken = nb::borrow<nb::tuple>(nb::handle(take_by_capsule)(nb::handle(object)));
+  check_writable(nb::cast<bool>(taken[1]), name, written);
   return nb::cast<Tensor>(taken[0]);
+}
+
+void CallFrame::check_writable(bool read_only, PyObject* name, bool written) const {
+  if (!written || !read_only) return;
+  throw Error(ErrorKind::kValue, std::string(who_) + ": " + PyUnicode_AsUTF8(name) +
+                                     " is read-only, and the call writes it");
 }
 
 void CallFrame::take(PyObject* object, PyObject* name, bool written, Tensor& tensor) {
@@ -310,88 +218,7 @@ void CallFrame::enter(Place& place) const {
   place.stream.emplace(Stream{device_, stream});
 }
 
-namespace {
-
-nb::tuple dims_to_python(const Dims& dims) {
-  nb::list list;
-  for (int64_t value : dims) list.append(value);
-  return nb::tuple(list);
-}
-
-template <class Managed>
-nb::object capsule_of(Managed* managed, const char* name) {
-  const auto destroy = [](PyObject* capsule) {
-    const char* current = PyCapsule_GetName(capsule);
-    if (current == nullptr || std::string_view(current).starts_with("used_")) return;
-    auto* held = static_cast<Managed*>(PyCapsule_GetPointer(capsule, current));
-    if (held != nullptr) held->deleter(held);
-  };
-  PyObject* capsule = PyCapsule_New(managed, name, destroy);
-  if (capsule == nullptr) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
-
-nb::object to_dlpack(const Tensor& tensor, bool versioned) {
-  if (versioned) return capsule_of(dlpack::export_managed_versioned(tensor), "dltensor_versioned");
-  return capsule_of(dlpack::export_managed(tensor), "dltensor");
-}
-
-/// The tensor of a capsule, which is used up, and whether it is read-only.
-nb::tuple from_capsule(nb::object capsule) {
-  PyObject* ptr = capsule.ptr();
-  if (PyCapsule_IsValid(ptr, "dltensor_versioned") != 0) {
-    auto* managed = static_cast<dlpack::DLManagedTensorVersioned*>(
-        PyCapsule_GetPointer(ptr, "dltensor_versioned"));
-    const bool read_only = (managed->flags & dlpack::kFlagReadOnly) != 0;
-    Tensor tensor = dlpack::import_managed(managed);
-    PyCapsule_SetName(ptr, "used_dltensor_versioned");
-    return nb::make_tuple(std::move(tensor), read_only);
-  }
-  if (PyCapsule_IsValid(ptr, "dltensor") == 0) throw nb::type_error("a DLPack capsule is needed");
-  Tensor tensor = dlpack::import_managed(
-      static_cast<dlpack::DLManagedTensor*>(PyCapsule_GetPointer(ptr, "dltensor")));
-  PyCapsule_SetName(ptr, "used_dltensor");
-  return nb::make_tuple(std::move(tensor), false);
-}
-
-DType dtype_named(const std::string& name) {
-  const auto dtype = parse_dtype(name);
-  if (!dtype) throw Error(ErrorKind::kType, "there is no dtype " + name);
-  return *dtype;
-}
-
-}  // namespace
-
-void bind_tensors(nb::module_& m) {
-  nb::class_<Tensor>(m, "Tensor")
-      .def_prop_ro("shape", [](const Tensor& t) { return dims_to_python(t.shape()); })
-      .def_prop_ro("strides", [](const Tensor& t) { return dims_to_python(t.strides()); })
-      .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.dtype())); })
-      .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
-      .def_prop_ro("data_ptr",
-                   [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); })
-      .def("__repr__", [](const Tensor& t) { return "tileops_cpp.Tensor " + to_string(t); })
-      .def("_to_dlpack", &to_dlpack, nb::arg("versioned"))
-      .def("_dlpack_device",
-           [](const Tensor& t) {
-             const bool is_cuda = t.device().type == DeviceType::kCUDA;
-             return nb::make_tuple(static_cast<int>(is_cuda ? dlpack::kCuda : dlpack::kCpu),
-                                   t.device().index);
-           })
-      .def("_view_as",
-           [](const Tensor& t, const std::string& dtype) {
-             return Tensor::from_blob(t.data(), t.shape(), t.strides(), dtype_named(dtype),
-                                      t.device(), std::make_shared<const Tensor>(t));
-           })
-      .def_static("_from_capsule", &from_capsule)
-      .def_static("_meta", [](const std::vector<int64_t>& shape,
-                              const std::vector<int64_t>& strides, const std::string& dtype) {
-        return Tensor::from_blob(nullptr, Dims(shape), Dims(strides), dtype_named(dtype),
-                                 kMetaDevice, nullptr);
-      });
+void bind_tensor_protocol(nb::module_& m) {
   m.def("set_tensor_protocol", [](nb::object take, nb::object give) {
     take_by_capsule = take.release().ptr();
     give_by_capsule = give.release().ptr();

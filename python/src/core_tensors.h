@@ -21,7 +21,8 @@ struct Framework {
   const dlpack::ExchangeApi* api = nullptr;  // null: tensors go by the capsule protocol
   std::shared_ptr<Allocator> allocator;      // of the framework; null: the library's
   bool is_tensor = false;
-  bool is_torch = false;
+  PyObject* grad_enabled = nullptr;  // torch.is_grad_enabled; null: the framework is not torch
+  bool is_numpy = false;
   bool is_own = false;  // tileops_cpp.Tensor
 };
 /// The framework of an object's class.
@@ -76,7 +77,8 @@ class CallFrame {
   /// Errors: TypeError (no tensor), those of the import; ValueError for one that requires grad, or
   /// is read-only and `written`.
   Tensor import_tensor(PyObject* object, PyObject* name, bool written);
-  void check_grad(PyObject* object, PyObject* name) const;
+  void check_grad(const Framework& framework, PyObject* object, PyObject* name) const;
+  void check_writable(bool read_only, PyObject* name, bool written) const;
   PyObject* find(const Tensor& tensor) const;
   const Tensor* find(PyObject* object) const;
 
@@ -88,5 +90,8 @@ class CallFrame {
   std::vector<Made> made_;
   Device device_ = kCpuDevice;
 };
+
+/// set_tensor_protocol(take, give): what the package's Python half does for tensors that no C API gives.
+void bind_tensor_protocol(nb::module_& m);
 
 }  // namespace tileops::python

@@ -146,7 +146,7 @@ print("both")
 """
 
 
-@pytest.mark.parametrize("before", [""], ids=["after_import"])
+@pytest.mark.parametrize("before", ["", "op(*arguments)"], ids=["after_import", "after_a_call"])
 def test_fork(before):
     code = FORK.format(before=before)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

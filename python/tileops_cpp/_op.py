@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Op: the base class of every op object, and of composites written in Python."""
 import contextlib
+import importlib
 import sys
 import threading
 import typing
@@ -23,9 +24,10 @@ def _enable_torch():
     """Loads the torch half once torch is in the process."""
     if is_compiling is _never and "torch" in sys.modules:
         try:
-            from tileops_cpp import compile as _  # noqa: F401
-        except ImportError:
-            pass
+            importlib.import_module("tileops_cpp.compile")
+        except ModuleNotFoundError as error:
+            if error.name != "tileops_cpp.compile":
+                raise
 
 
 class Cost(typing.NamedTuple):

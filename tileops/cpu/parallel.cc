@@ -2,6 +2,7 @@
 #include "tileops/cpu/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -58,6 +59,13 @@ int64_t take_task(std::vector<TaskRange>& ranges, size_t own) {
   return task;
 }
 
+/// OpenMP's threads do not survive a fork, and a child that waits for them waits for ever: a child of
+/// a process that has used them computes alone.
+std::atomic<bool> has_threads{false};
+std::atomic<bool> lost_threads{false};
+[[maybe_unused]] const int at_fork =
+    pthread_atfork(nullptr, nullptr, [] { lost_threads = has_threads.load(); });
+
 void run_slice(int64_t first, int64_t num_tasks, int threads, TaskFn fn, void* context) {
   std::vector<TaskRange> ranges(static_cast<size_t>(threads));
   for (int64_t t = 0; t < threads; ++t) {
@@ -66,6 +74,7 @@ void run_slice(int64_t first, int64_t num_tasks, int threads, TaskFn fn, void* c
   }
   std::exception_ptr error;
   std::mutex error_mutex;  // guards error
+  has_threads.store(true, std::memory_order_relaxed);
 #pragma omp parallel num_threads(threads)
   {
     const auto own = static_cast<size_t>(omp_get_thread_num());
@@ -84,7 +93,10 @@ void run_slice(int64_t first, int64_t num_tasks, int threads, TaskFn fn, void* c
 
 }  // namespace
 
-int num_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+int num_threads() {
+  const bool alone = omp_in_parallel() != 0 || lost_threads.load(std::memory_order_relaxed);
+  return alone ? 1 : omp_get_max_threads();
+}
 
 void run_tasks(int64_t num_tasks, int max_threads, TaskFn fn, void* context) {
   const int limit = max_threads > 0 ? std::min(max_threads, num_threads()) : num_threads();

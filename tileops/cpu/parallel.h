@@ -6,7 +6,8 @@
 
 namespace tileops::cpu {
 
-/// Threads that a parallel call would use now: OpenMP's maximum, 1 inside a parallel region.
+/// Threads that a parallel call would use now: OpenMP's maximum; 1 inside a parallel region, and in a
+/// child of a process that has computed in parallel.
 int num_threads();
 
 using TaskFn = void (*)(void* context, int64_t task_idx, int thread_idx);

@@ -2,6 +2,8 @@
 #include "tileops/cpu/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <stdexcept>
@@ -48,6 +50,22 @@ TEST(Parallel, AnExceptionReachesTheCaller) {
                                 if (i == 3) throw std::runtime_error("three");
                               }),
                std::runtime_error);
+}
+
+TEST(Parallel, AChildOfAForkComputesAlone) {
+  const int threads_before = num_threads();
+  parallel_tasks(8, 2, [](int64_t, int) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);  // a child that waits for its parent's threads ends here
+    std::atomic<int> runs{0};
+    parallel_tasks(8, 2, [&](int64_t, int) { ++runs; });
+    _exit(runs == 8 && num_threads() == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(num_threads(), threads_before) << "the parent goes on with its threads";
 }
 
 }  // namespace
