@@ -13,8 +13,7 @@ namespace {
 /// Up to so many routes the indexed path is taken where it is not forced or forbidden.
 constexpr int64_t kSmallRoutesOnCpu = 512;
 constexpr int64_t kSmallRoutesOnGpu = 128;  // and not more than experts
-constexpr int64_t kStreamStep =
-    64;  // sizes that a GPU's streaming kernel takes are multiples of it
+constexpr int64_t kStreamStep = 8;          // a GPU streams sizes that are multiples of it
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 

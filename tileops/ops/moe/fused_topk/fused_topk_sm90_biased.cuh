@@ -37,22 +37,19 @@ class BiasedRouter : public TokenChoice<T> {
       });
       if (!is_apart(boundary.last, boundary.next, 2)) return false;
     }
-    bool sure = true;
-    int count = 0;
-    Key last = 0;
-    for (Key limit = ~Key(0);; ++count) {
-      const Key mine = best_below(limit), best = Order<float>::max_of_warp(mine);
-      const bool chosen = count < p_.top_k;
-      if (!chosen && (best == 0 || is_apart(last, best, 1))) break;
-      if (count == device::kWarpThreads) return false;
-      const int winner = __ffs(static_cast<int>(__ballot_sync(kAllLanes, mine == best))) - 1;
-      if (lane_ == winner) limit = best;
-      if (lane_ == count) id_ = expert_of(best, winner);
-      sure = sure && chosen && (count == 0 || is_apart(last, best, 1));
-      if (chosen) last = best;
+    Key limit = ~Key(0);
+    for (int count = 0; count < p_.top_k; ++count) take(count, limit);
+    Key next = next_key(limit);
+    if (!all_apart(next)) {
+      const Key last = __shfl_sync(kAllLanes, key_, p_.top_k - 1);
+      int count = p_.top_k;
+      for (; next != 0 && !is_apart(last, next, 1); next = next_key(limit)) {
+        if (count == device::kWarpThreads) return false;
+        take(count++, limit);
+      }
+      slot_ = exact_rank(count);
     }
-    if (lane_ < count) logit_ = this->logit(id_);
-    slot_ = sure ? lane_ : exact_rank(count);
+    if (slot_ < p_.top_k) logit_ = this->logit(id_);
     return true;
   }
 
@@ -81,6 +78,7 @@ class BiasedRouter : public TokenChoice<T> {
     return a - b > num_scores * kRounding * (1.0f + fmaxf(fabsf(a), fabsf(b)));
   }
 
+  /// The best that this lane has below its limit.
   __device__ __forceinline__ Key best_below(Key limit) const {
     Key best = 0;
 #pragma unroll
@@ -88,6 +86,30 @@ class BiasedRouter : public TokenChoice<T> {
       if (keys_[i] < limit) best = max(best, keys_[i]);
     }
     return best;
+  }
+
+  __device__ __forceinline__ Key next_key(Key limit) const {
+    return Order<float>::max_of_warp(best_below(limit));
+  }
+
+  /// Lane `count` gets the best of what is below the lanes' limits.
+  __device__ __forceinline__ void take(int count, Key& limit) {
+    const Key mine = best_below(limit), best = Order<float>::max_of_warp(mine);
+    const int winner = __ffs(static_cast<int>(__ballot_sync(kAllLanes, mine == best))) - 1;
+    if (lane_ == winner) limit = best;
+    if (lane_ == count) {
+      key_ = best;
+      id_ = expert_of(best, winner);
+    }
+  }
+
+  /// Whether each choice is apart from the one after it, the last one from `next` (0: none).
+  __device__ __forceinline__ bool all_apart(Key next) const {
+    const Key below = __shfl_down_sync(kAllLanes, key_, 1);
+    const bool is_last = lane_ == p_.top_k - 1;
+    const bool apart =
+        lane_ >= p_.top_k || (is_last && next == 0) || is_apart(key_, is_last ? next : below, 1);
+    return __all_sync(kAllLanes, apart) != 0;
   }
 
   /// This lane's place among the first `count` lanes' experts, by exact scores.
@@ -104,6 +126,7 @@ class BiasedRouter : public TokenChoice<T> {
   }
 
   Key keys_[kExpertsPerLane];
+  Key key_ = 0;  // of the expert id_
 };
 
 }  // namespace tileops::fused_topk

@@ -63,11 +63,12 @@ TEST_F(IndexedExpertMLPGpu, SmallWorkloadsAgreeWithTheReference) {
 }
 
 TEST_F(IndexedExpertMLPGpu, AGridOfSizesAgreesWithTheReference) {
-  const Sizes grid[] = {
-      {1, 1, 1, 64, 64},    {1, 8, 16, 64, 128}, {1, 2, 3, 832, 64},    {2, 3, 5, 1536, 192},
-      {3, 4, 2, 256, 1600}, {8, 2, 4, 128, 64},  {9, 1, 1, 64, 704},    {17, 3, 1, 64, 64},
-      {33, 7, 20, 128, 64}, {64, 4, 8, 64, 64},  {256, 1, 300, 64, 64}, {257, 1, 4, 64, 64},
-      {1, 0, 2, 64, 64},    {5, 2, 3, 17, 8},    {5, 2, 3, 16, 9},      {2, 2, 3, 1, 1}};
+  const Sizes grid[] = {{1, 1, 1, 8, 8},     {1, 8, 16, 64, 40},   {1, 2, 3, 1032, 8},
+                        {2, 3, 5, 2056, 24}, {3, 4, 2, 200, 1600}, {8, 2, 4, 136, 64},
+                        {9, 1, 1, 64, 72},   {17, 3, 1, 64, 32},   {33, 7, 20, 72, 16},
+                        {64, 4, 8, 32, 48},  {256, 1, 300, 16, 8}, {257, 1, 4, 16, 8},
+                        {1, 0, 2, 16, 8},    {5, 2, 3, 17, 8},     {5, 2, 3, 16, 9},
+                        {2, 2, 3, 1, 1},     {2, 4, 6, 1024, 512}};
   const GatedActivation activations[] = {
       GatedActivation::silu_and_mul, GatedActivation::gelu_and_mul,
       GatedActivation::gelu_tanh_and_mul, GatedActivation::swigluoai()};
@@ -207,8 +208,8 @@ TEST(IndexedExpertMLPSm90, RefusalsSayWhatIsNeededAndWhatWasFound) {
   using Call = indexed_expert_mlp::Call;
   EXPECT_EQ(refused([](Call&) {}), "serves");
   EXPECT_EQ(refused([](Call& c) { c.num_tokens = 33; }), "needs T * K <= 256, found 264");
-  EXPECT_EQ(refused([](Call& c) { c.hidden = 72; }), "needs H in multiples of 64, found 72");
-  EXPECT_EQ(refused([](Call& c) { c.inter = 0; }), "needs F in multiples of 64, found 0");
+  EXPECT_EQ(refused([](Call& c) { c.hidden = 12; }), "needs H in multiples of 8, found 12");
+  EXPECT_EQ(refused([](Call& c) { c.inter = 0; }), "needs F in multiples of 8, found 0");
   EXPECT_THAT(refused([](Call& c) { c.weights_alignment = 8; }),
               HasSubstr("strides of the weights aligned to 16 bytes, found 8"));
   EXPECT_THAT(refused([](Call& c) { c.batch_invariant = true; }), HasSubstr("bits would depend"));

@@ -26,7 +26,6 @@ struct Call {
   int64_t inter = 0;
   bool k_major = true;             // hidden_states, w_gate_up and w_down have unit inner stride
   bool out_contiguous = true;      // out has unit inner stride
-  bool expanded = false;           // elements of a weights' outer dimension share memory
   int64_t hidden_alignment = 16;   // of hidden_states' data and outer stride
   int64_t weights_alignment = 16;  // of the weights' data and outer strides
   bool operator==(const Call&) const = default;

@@ -13,7 +13,7 @@ namespace indexed_expert_mlp {
 size_t Call::hash() const {
   return hash_of(activation.hash(), routed_scaling_factor, batch_invariant, static_cast<int>(dtype),
                  has_bias, static_cast<int>(device.type), device.index, num_tokens, top_k,
-                 num_experts, hidden, inter, k_major, out_contiguous, expanded, hidden_alignment,
+                 num_experts, hidden, inter, k_major, out_contiguous, hidden_alignment,
                  weights_alignment);
 }
 
@@ -39,7 +39,6 @@ Call make_call(const Settings& settings, const Args& args) {
           .k_major = is_inner_contiguous(args.hidden_states) &&
                      is_inner_contiguous(args.w_gate_up) && is_inner_contiguous(args.w_down),
           .out_contiguous = is_inner_contiguous(args.out),
-          .expanded = is_expanded(args.w_gate_up) || is_expanded(args.w_down),
           .hidden_alignment = alignment_of(args.hidden_states),
           .weights_alignment = std::min(alignment_of(args.w_gate_up), alignment_of(args.w_down))};
 }

@@ -2,7 +2,6 @@
 // The indexed experts on a GPU: one launch that streams the weights of few routes, and a general
 // pair of launches.
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "tileops/core/check.h"
 #include "tileops/cuda/kernel_cache.h"
 #include "tileops/cuda/launch.h"
-#include "tileops/cuda/tensor_map.h"
 #include "tileops/cuda/workspace.h"
 #include "tileops/ops/moe/activation_sm90_params.h"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_kernel.h"
@@ -21,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 constexpr int64_t kCopyAlignment = 16;
-constexpr int64_t kGroup = 64;         // elements of 128 bytes
+constexpr int64_t kStep = 8;           // elements of 16 bytes
 constexpr int64_t kMaxCtas = 1 << 16;  // of the general kernels, whose warps take several elements
 
 const char* type_name(DType dtype) {
@@ -47,8 +45,12 @@ cuda::ProgramSpec rows_program(DType dtype) {
 
 [[maybe_unused]] const bool kRegistered = [] {
   cuda::register_programs("indexed_expert_mlp sm90", [] {
-    return std::vector{stream_program(DType::kBF16), stream_program(DType::kF16),
-                       rows_program(DType::kBF16), rows_program(DType::kF16)};
+    std::vector<cuda::ProgramSpec> specs;
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      specs.push_back(stream_program(dtype));
+      specs.push_back(rows_program(dtype));
+    }
+    return specs;
   });
   return true;
 }();
@@ -62,29 +64,6 @@ RowsView weights_view(const Tensor& w) {
 RowsView bias_view(const Tensor& bias) {
   if (!bias.defined()) return {};
   return {bias.data(), bias.strides()[0], bias.strides()[1], 0};
-}
-
-/// Boxes of 8 rows and 12 groups of 64 values; `next` and `second` are the strides from row to row
-/// and to the second part of the rows, where there are two.
-TensorMap map_of(const Tensor& w, int64_t num_rows, int64_t parts, int64_t next, int64_t second) {
-  const Shape& shape = w.shape();
-  const int64_t expert = shape[0] > 1 ? w.strides()[0] : kGroup;
-  return std::bit_cast<TensorMap>(
-      cuda::cached_tensor_map({.data = w.data(),
-                               .dtype = w.dtype(),
-                               .rank = 5,
-                               .dims = {kGroup, num_rows, parts, shape[2] / kGroup, shape[0]},
-                               .strides = {next, second, kGroup, expert},
-                               .box = {kGroup, 8, 1, 12, 1}},
-                              w.device()));
-}
-
-void set_maps(IndexedSm90Params& p, const Settings& settings, const Args& args) {
-  const int64_t row = args.w_gate_up.strides()[1], inter = p.inter;
-  const bool interleaved = settings.activation.is_interleaved();
-  p.gate_up_map = map_of(args.w_gate_up, inter, 2, interleaved ? 2 * row : row,
-                         interleaved ? row : inter * row);
-  p.down_map = map_of(args.w_down, p.hidden_size, 1, args.w_down.strides()[1], kGroup);
 }
 
 IndexedSm90Params params_of(const Settings& settings, const Args& args) {
@@ -110,8 +89,8 @@ IndexedSm90Params params_of(const Settings& settings, const Args& args) {
 
 class StreamKernel final : public IndexedExpertMLPKernel {
  public:
-  StreamKernel(const Settings& settings, DType dtype)
-      : settings_(settings), program_(stream_program(dtype)) {}
+  explicit StreamKernel(const Call& call)
+      : settings_(settings_of(call)), program_(stream_program(call.dtype)) {}
 
   void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
 
@@ -120,7 +99,6 @@ class StreamKernel final : public IndexedExpertMLPKernel {
     const Device device = args.out.device();
     const Stream stream = current_stream(device);
     IndexedSm90Params params = params_of(settings_, args);
-    set_maps(params, settings_, args);
     const int64_t num_bytes = args.topk_ids.num_elements() * params.inter * 2;
     const cuda::Workspace space = cuda::workspace(stream, num_bytes);
     params.activated = space.scratch;
@@ -140,8 +118,8 @@ class StreamKernel final : public IndexedExpertMLPKernel {
 
 class RowsKernel final : public IndexedExpertMLPKernel {
  public:
-  RowsKernel(const Settings& settings, DType dtype)
-      : settings_(settings), program_(rows_program(dtype)) {}
+  explicit RowsKernel(const Call& call)
+      : settings_(settings_of(call)), program_(rows_program(call.dtype)) {}
 
   void list_programs(const ProgramSink& sink) const override { sink(program_.spec()); }
 
@@ -191,11 +169,10 @@ Refusal stream_refusal(const Call& call) {
   }
   const std::pair<const char*, int64_t> lengths[] = {{"H", call.hidden}, {"F", call.inter}};
   for (const auto& [name, length] : lengths) {
-    if (length == 0 || length % kGroup != 0) {
-      return fmt::format("needs {} in multiples of {}, found {}", name, kGroup, length);
+    if (length == 0 || length % kStep != 0) {
+      return fmt::format("needs {} in multiples of {}, found {}", name, kStep, length);
     }
   }
-  if (call.expanded) return "needs weights with strides above 0, found expanded ones";
   if (!call.k_major) return "needs hidden_states and weights with unit inner stride, found another";
   const std::pair<const char*, int64_t> operands[] = {{"hidden_states", call.hidden_alignment},
                                                       {"the weights", call.weights_alignment}};
@@ -211,9 +188,7 @@ Refusal stream_refusal(const Call& call) {
 template <class Kernel>
 EntryFor<IndexedExpertMLP> entry_for(const Call& call) {
   return {Value::List{identity_of(settings_of(call)), call.dtype},
-          [settings = settings_of(call), dtype = call.dtype](const BuildOptions&) {
-            return std::make_shared<Kernel>(settings, dtype);
-          }};
+          [call](const BuildOptions&) { return std::make_shared<Kernel>(call); }};
 }
 
 }  // namespace

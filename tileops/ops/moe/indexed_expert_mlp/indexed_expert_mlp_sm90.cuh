@@ -2,14 +2,13 @@
 // Few routes through their experts in one launch: weights stream through shared memory from the
 // first claim to the last output, and the activations between the two products stay in L2.
 //
-// One warp loads weights, one the rows that they multiply, eight multiply; down's weights are on
+// Two warps load weights, one the rows that they multiply, eight multiply; down's weights are on
 // their way while gate_up's last tiles are computed elsewhere. Launch contract:
 // indexed_expert_mlp_sm90_params.h.
 #pragma once
 
 #include "tileops/device/epilogue/activation.cuh"
 #include "tileops/device/mma/warp_mma.cuh"
-#include "tileops/device/mma/wgmma.cuh"
 #include "tileops/device/pipeline/ring.cuh"
 #include "tileops/device/ptx/memory.cuh"
 #include "tileops/device/ptx/tma.cuh"
@@ -20,20 +19,24 @@ namespace tileops::indexed_expert_mlp {
 using device::RingBarriers;
 using device::RingPosition;
 
-constexpr int kGroup = 64;           // elements of a swizzled row of 128 bytes
-constexpr int kChunk = 12 * kGroup;  // elements along K of a slot
-constexpr int kBoxBytes = kChunk * 2 * kBoxRows;
-constexpr int kPitch = kChunk * 2 + 16;  // of the routes' rows: no two of 8 meet in a bank
-constexpr int kSlots = 5;
+constexpr int kChunk = 1024;        // elements along K of a slot
+constexpr int kPitch = kChunk * 2;  // multiples of 128 bytes: copies to others are slower
+// Three slots: with more, the rows that down multiplies wait behind weights that nobody waits for.
+constexpr int kSlots = 3;
+constexpr int kHalfRows = kTileRows / 2;  // gate or up; of a loading warp
 constexpr int kMathThreads = kMathWarps * kWarpThreads;
-constexpr int kStepK = 32;  // of a warp at once
-constexpr int kStepsOfWarp = kChunk / kStepK / kMathWarps;
+constexpr int kWindow = 64;  // elements along K that a warp takes at once: 128 bytes of each row
+constexpr int kWindowsOfWarp = kChunk / kWindow / kMathWarps;
 constexpr int kMathBarrier = 1;  // hardware barrier of the multiplying warps
-static_assert(kChunk % (kStepK * kMathWarps) == 0);
+static_assert(kChunk % (kWindow * kMathWarps) == 0);
+
+struct Slot {
+  uint8_t weights[kTileRows][kPitch];
+  uint8_t rows[kTileColumns][kPitch];
+};
 
 struct Storage {
-  alignas(1024) uint8_t weights[kSlots][kTileRows / kBoxRows][kBoxBytes];
-  alignas(16) uint8_t rows[kSlots][kTileColumns * kPitch];
+  alignas(128) Slot slots[kSlots];
   float partial_sums[2][kMathWarps][kTileRows][kTileColumns];
   float products[kTileRows][kMaxRoutes + 1];  // of the current output columns and all routes
   Plan plan;
@@ -45,8 +48,52 @@ static_assert(sizeof(Storage) <= kStreamSmemBytes);
 
 __device__ __forceinline__ int num_shares() { return 2 * static_cast<int>(gridDim.x); }
 
-/// Lane 0 of the first warp: claims shares, tells the other warps, loads the tiles' weights.
-__device__ __forceinline__ void load_weights(const IndexedSm90Params& p, Storage& smem, int share) {
+/// Copies chunk by chunk, into the next slots, what row(i) names of `num_rows` rows, to the places
+/// that target(slot, i) names.
+template <class Row, class Target>
+__device__ __forceinline__ void load_chunks(Storage& smem, RingPosition<kSlots>& at, int length,
+                                            int num_rows, const Row& row, const Target& target) {
+  for (int k = 0; k < length; k += kChunk) {
+    smem.ring.wait_empty(at);
+    device::Mbarrier& full = smem.ring.full_[at.stage];
+    const uint32_t bytes = 2 * min(kChunk, length - k);
+    full.arrive_expect_tx(num_rows * bytes);
+#pragma unroll 4
+    for (int i = 0; i < num_rows; ++i) {
+      device::bulk_load(target(smem.slots[at.stage], i), row(i) + k, bytes, full);
+    }
+    at.advance();
+  }
+}
+
+/// Loads a tile's rows [8 half, 8 half + 8): gates or ups, or output columns.
+template <class T>
+__device__ __forceinline__ void load_weights(const IndexedSm90Params& p, Storage& smem,
+                                             RingPosition<kSlots>& at, const Tile& tile, int half) {
+  const RowsView& w = tile.is_down ? p.w_down : p.w_gate_up;
+  const bool interleaved = p.activation.kind == device::ActivationKind::kSwigluOai;
+  int64_t first = tile.first, next = 1;
+  int num_rows = tile.count;
+  if (tile.is_down) {
+    first += half * kHalfRows;
+    num_rows = min(max(tile.count - half * kHalfRows, 0), kHalfRows);
+  } else if (interleaved) {
+    first = 2 * first + half;
+    next = 2;
+  } else {
+    first += int64_t{half} * p.inter;
+  }
+  const T* base =
+      static_cast<const T*>(w.data) + tile.group.expert * w.expert_stride + first * w.row_stride;
+  const int64_t step = next * w.row_stride;
+  load_chunks(
+      smem, at, tile.k, num_rows, [&](int i) { return base + i * step; },
+      [&](Slot& slot, int i) { return slot.weights[half * kHalfRows + i]; });
+}
+
+/// Lane 0 of the first warp: claims shares, tells the other warps, loads the first half of tiles.
+template <class T>
+__device__ __forceinline__ void lead(const IndexedSm90Params& p, Storage& smem, int share) {
   RingPosition<kSlots> at;
   RingPosition<2> share_at;
   for (;; share = claim_share(p)) {
@@ -55,25 +102,12 @@ __device__ __forceinline__ void load_weights(const IndexedSm90Params& p, Storage
     smem.share_ring.full_[share_at.stage].arrive();
     share_at.advance();
     if (share >= num_shares()) return;
-    for_each_tile(p, smem.plan, share, [&](const Tile& tile) {
-      const TensorMap& map = tile.is_down ? p.down_map : p.gate_up_map;
-      const int num_boxes = tile.is_down ? tile.count / kBoxRows : 2;  // gate and up
-      for (int k = 0; k < tile.k; k += kChunk) {
-        smem.ring.wait_empty(at);
-        device::Mbarrier& full = smem.ring.full_[at.stage];
-        full.arrive_expect_tx(num_boxes * kBoxBytes);
-        for (int box = 0; box < num_boxes; ++box) {
-          const int row = tile.first + (tile.is_down ? box * kBoxRows : 0);
-          device::tma_load_5d(smem.weights[at.stage][box], &map, full, 0, row,
-                              tile.is_down ? 0 : box, k / kGroup, tile.group.expert);
-        }
-        at.advance();
-      }
-    });
+    for_each_tile(p, smem.plan, share,
+                  [&](const Tile& tile) { load_weights<T>(p, smem, at, tile, 0); });
   }
 }
 
-/// A thread's reading of the shares that load_weights claims.
+/// A thread's reading of the shares that the first warp claims.
 struct ShareReader {
   RingPosition<2> at;
 
@@ -86,6 +120,17 @@ struct ShareReader {
   }
 };
 
+/// Lane 0 of the second warp: loads the other half of tiles.
+template <class T>
+__device__ __forceinline__ void follow(const IndexedSm90Params& p, Storage& smem) {
+  RingPosition<kSlots> at;
+  ShareReader shares;
+  for (int share = shares.next(smem); share < num_shares(); share = shares.next(smem)) {
+    for_each_tile(p, smem.plan, share,
+                  [&](const Tile& tile) { load_weights<T>(p, smem, at, tile, 1); });
+  }
+}
+
 /// Waits until the gate_up of all CTAs is in global memory.
 __device__ __forceinline__ void wait_for_gate_up(const IndexedSm90Params& p) {
   while (device::load_acquire(p.counters + 1) < gridDim.x) {
@@ -93,7 +138,7 @@ __device__ __forceinline__ void wait_for_gate_up(const IndexedSm90Params& p) {
   device::fence_async_proxy_global();
 }
 
-/// Lane 0 of the second warp: loads the rows that weights multiply, tokens' or activated ones.
+/// Lane 0 of the third warp: loads the rows that weights multiply, tokens' or activated ones.
 template <class T>
 __device__ __forceinline__ void load_rows(const IndexedSm90Params& p, Storage& smem) {
   RingPosition<kSlots> at;
@@ -105,48 +150,66 @@ __device__ __forceinline__ void load_rows(const IndexedSm90Params& p, Storage& s
       waited = true;
     }
     for_each_tile(p, smem.plan, share, [&](const Tile& tile) {
-      for (int k = 0; k < tile.k; k += kChunk) {
-        smem.ring.wait_empty(at);
-        device::Mbarrier& full = smem.ring.full_[at.stage];
-        const uint32_t bytes = 2 * min(kChunk, tile.k - k);
-        full.arrive_expect_tx(tile.group.count * bytes);
-        for (int i = 0; i < tile.group.count; ++i) {
-          const int position = tile.group.first + i;
-          const T* row =
-              tile.is_down
-                  ? static_cast<const T*>(p.activated) + static_cast<int64_t>(position) * p.inter
-                  : static_cast<const T*>(p.x.data) + smem.plan.tokens[position] * p.x.row_stride;
-          device::bulk_load(smem.rows[at.stage] + i * kPitch, row + k, bytes, full);
-        }
-        at.advance();
-      }
+      const auto row = [&](int i) {
+        const int64_t position = tile.group.first + i;
+        return tile.is_down
+                   ? static_cast<const T*>(p.activated) + position * p.inter
+                   : static_cast<const T*>(p.x.data) + smem.plan.tokens[position] * p.x.row_stride;
+      };
+      load_chunks(smem, at, tile.k, tile.group.count, row,
+                  [](Slot& slot, int i) { return slot.rows[i]; });
     });
   }
   if (!waited) wait_for_gate_up(p);
   count_finished(p);
 }
 
-/// sums += this warp's steps of a slot's `length` values along K. Weights lie in groups of 64, 8
-/// rows each, the 16 bytes at c in row r of a group at c ^ r.
+/// A lane's 16 values of a window of a row: at 8 (lane % 4), and 32 further. Products may take K in
+/// any order that is the same for both operands: pairs 0 and 1 of 8 neighbours are one step's, pairs
+/// 2 and 3 the next one's.
+struct Fragment {
+  device::Vector16 half[2];
+
+  /// `row`: of window 0 of the lane's row. Odd rows are read the other half first, so that no two
+  /// rows meet in a bank. What lies at `left` and beyond is zero.
+  __device__ __forceinline__ void load(uint32_t row, int left) {
+    const int lane = device::lane_idx(), odd = lane / 4 % 2;
+    const uint32_t at = row + lane % 4 * 16;
+    const device::Vector16 first = device::load_shared_16(at + odd * 64);
+    const device::Vector16 second = device::load_shared_16(at + (1 - odd) * 64);
+    half[0] = odd != 0 ? second : first;
+    half[1] = odd != 0 ? first : second;
+    if (left >= kWindow) return;
+    if (lane % 4 * 8 >= left) half[0] = {};
+    if (lane % 4 * 8 + kWindow / 2 >= left) half[1] = {};
+  }
+};
+
+/// sums += this warp's windows of a slot's `length` values along K.
 template <class T>
-__device__ __forceinline__ void multiply(const Storage& smem, int stage, int warp, int length,
-                                         float (&sums)[4]) {
-  const int lane = device::lane_idx(), row = lane % 8;
-  const uint32_t a_at =
-      device::smem_address(smem.weights[stage][lane / 8 % 2]) + row * device::kSwizzleBytes;
-  const uint32_t b_at = device::smem_address(smem.rows[stage]) + row * kPitch + lane / 8 * 16;
+__device__ __forceinline__ void multiply(const Slot& slot, int warp, int length, float (&sums)[4]) {
+  const int row = device::lane_idx() / 4;
+  const uint32_t low = device::smem_address(slot.weights[row]);
+  const uint32_t high = device::smem_address(slot.weights[row + kHalfRows]);
+  const uint32_t column = device::smem_address(slot.rows[row]);
+  Fragment a[kWindowsOfWarp][2], b[kWindowsOfWarp];
 #pragma unroll
-  for (int step = 0; step < kStepsOfWarp; ++step) {
-    const int k = (step * kMathWarps + warp) * kStepK;
-    if (k < length) {
-      const uint32_t group_at = a_at + k / kGroup * (kBoxRows * device::kSwizzleBytes);
-      const int chunk = k % kGroup / 8 + lane / 16;
-      uint32_t first[4], second[4], b[4];
-      device::load_matrices(first, group_at + ((chunk ^ row) << 4));
-      device::load_matrices(second, group_at + (((chunk + 2) ^ row) << 4));
-      device::load_matrices(b, b_at + k * 2);
-      device::warp_mma<T>(sums, first, b[0], b[1]);
-      device::warp_mma<T>(sums, second, b[2], b[3]);
+  for (int i = 0; i < kWindowsOfWarp; ++i) {
+    const int k = (i * kMathWarps + warp) * kWindow;
+    a[i][0].load(low + k * 2, length - k);
+    a[i][1].load(high + k * 2, length - k);
+    b[i].load(column + k * 2, length - k);
+  }
+#pragma unroll
+  for (int i = 0; i < kWindowsOfWarp; ++i) {
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const int half = step / 2, pair = step % 2 * 2;
+      const uint32_t(&a_low)[4] = a[i][0].half[half].word;
+      const uint32_t(&a_high)[4] = a[i][1].half[half].word;
+      const uint32_t(&columns)[4] = b[i].half[half].word;
+      const uint32_t tile[4] = {a_low[pair], a_high[pair], a_low[pair + 1], a_high[pair + 1]};
+      device::warp_mma<T>(sums, tile, columns[pair], columns[pair + 1]);
     }
   }
 }
@@ -185,7 +248,7 @@ class Math {
     float sums[4] = {};
     for (int k = 0; k < tile.k; k += kChunk) {
       smem_.ring.wait_full(at_);
-      multiply<T>(smem_, at_.stage, warp_, min(kChunk, tile.k - k), sums);
+      multiply<T>(smem_.slots[at_.stage], warp_, min(kChunk, tile.k - k), sums);
       __syncwarp();
       if (device::lane_idx() == 0) smem_.ring.empty_[at_.stage].arrive();
       at_.advance();
@@ -222,7 +285,7 @@ class Math {
 
   __device__ __forceinline__ void store_activated(const Tile& tile) const {
     const int i = thread_ % 8, column = thread_ / 8;
-    if (column >= tile.group.count) return;
+    if (i >= tile.count || column >= tile.group.count) return;
     const int feature = tile.first + i, expert = tile.group.expert;
     const bool interleaved = p_.activation.kind == device::ActivationKind::kSwigluOai;
     const int64_t gate_row = interleaved ? 2 * feature : feature;
@@ -268,13 +331,11 @@ class Math {
 template <class T>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     stream_experts(const __grid_constant__ IndexedSm90Params p) {
-  extern __shared__ __align__(1024) uint8_t shared_bytes[];
+  extern __shared__ __align__(128) uint8_t shared_bytes[];
   auto& smem = *reinterpret_cast<Storage*>(shared_bytes);
   if (threadIdx.x == 0) {
-    device::prefetch_tensor_map(&p.gate_up_map);
-    device::prefetch_tensor_map(&p.down_map);
-    smem.ring.init(2, kMathWarps);
-    smem.share_ring.init(1, kMathThreads + 1);
+    smem.ring.init(kLoadWarps, kMathWarps);
+    smem.share_ring.init(1, kMathThreads + kLoadWarps - 1);
     device::fence_barrier_init();
   }
   device::wait_for_previous_kernel();
@@ -287,7 +348,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     Math<T>(p, smem).run();
   } else if (device::lane_idx() == 0) {
     if (warp == 0) {
-      load_weights(p, smem, share);
+      lead<T>(p, smem, share);
+    } else if (warp == 1) {
+      follow<T>(p, smem);
     } else {
       load_rows<T>(p, smem);
     }

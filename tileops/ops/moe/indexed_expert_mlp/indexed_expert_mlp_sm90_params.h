@@ -3,18 +3,12 @@
 // C++. All take one IndexedSm90Params by value, in namespace tileops::indexed_expert_mlp; T is
 // tileops::device::bf16 or tileops::device::f16:
 //   kernel             grid, CTA, dynamic smem
-//   stream_experts<T>  an SM's worth of CTAs each, kStreamThreads, kStreamSmemBytes
+//   stream_experts<T>  as many as SMs, kStreamThreads, kStreamSmemBytes
 //   gate_up_rows<T>    any, kWarpsPerCta * 32, 0
 //   combine_rows<T>    any, kWarpsPerCta * 32, 0; after gate_up_rows
-// stream_experts: at most kMaxRoutes routes; hidden_size and inter multiples of 64 above 0; x
-// contiguous along K, its rows aligned to 16 bytes; counters zero before the first launch, which the
-// kernel leaves zero; tensor maps of 16-bit elements, swizzle 128B, L2 promotion 256B, dimensions
-// innermost first, strides of dimensions 1 and up in elements:
-//   gate_up  {64, inter, 2, hidden_size / 64, num_experts}  box {64, 8, 1, 12, 1}
-//            strides {ld, inter ld, 64, expert}; interleaved {2 ld, ld, 64, expert}
-//   down     {64, hidden_size, 1, inter / 64, num_experts}  box {64, 8, 1, 12, 1}
-//            strides {ld, any, 64, expert}
-// gate_up_rows and combine_rows serve everything.
+// stream_experts: at most kMaxRoutes routes; hidden_size and inter multiples of 8 above 0; x and
+// weights contiguous along K, their rows aligned to 16 bytes; counters zero before the first launch,
+// which the kernel leaves zero. gate_up_rows and combine_rows serve everything.
 #pragma once
 
 #include "tileops/device/epilogue/activation_kind.h"
@@ -23,16 +17,11 @@ namespace tileops::indexed_expert_mlp {
 
 constexpr int32_t kMaxRoutes = 256;
 constexpr int32_t kMathWarps = 8;
-constexpr int32_t kLoadWarps = 2;
+constexpr int32_t kLoadWarps = 3;
 constexpr int32_t kStreamThreads = (kLoadWarps + kMathWarps) * 32;
 constexpr int32_t kWarpsPerCta = 8;
 constexpr int32_t kCounters = 2;
-constexpr int64_t kStreamSmemBytes = 223 << 10;
-
-/// A TMA descriptor (CUtensorMap).
-struct alignas(64) TensorMap {
-  uint64_t opaque[16];
-};
+constexpr int64_t kStreamSmemBytes = 178 << 10;
 
 /// Rows of a matrix, or of one a expert: strides in elements.
 struct RowsView {
@@ -43,8 +32,6 @@ struct RowsView {
 };
 
 struct IndexedSm90Params {
-  TensorMap gate_up_map;  // of stream_experts, as the next
-  TensorMap down_map;
   RowsView x;          // [num_tokens, hidden_size]
   RowsView weights;    // float [num_tokens, top_k]
   RowsView ids;        // int32 [num_tokens, top_k]

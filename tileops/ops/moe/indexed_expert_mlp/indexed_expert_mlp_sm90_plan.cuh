@@ -11,7 +11,6 @@ using device::kWarpThreads;
 
 constexpr int kTileRows = 16;    // weight rows of a product
 constexpr int kTileColumns = 8;  // routes of a product
-constexpr int kBoxRows = 8;      // weight rows that come together
 
 /// Routes of one expert whose products share one reading of its weights.
 struct Group {
@@ -84,22 +83,20 @@ struct Tile {
   bool is_last;  // group of these output columns
   Group group;
   int first;  // feature (gate and up), output column (down)
-  int count;  // 8 features; 8 or 16 columns
+  int count;  // of features, up to 8; of columns, up to 16
   int k;      // length of the rows
 };
 
-/// A CTA's part of gate_up (shares [0, n)) or of down (shares [n, 2n)), as equal as boxes allow. Its
-/// tiles come in the order in which all roles of the CTA take them.
+/// A CTA's part of gate_up (shares [0, n)) or of down (shares [n, 2n)), with equal bytes of weights.
+/// Its tiles come in the order in which all roles of the CTA take them.
 template <class Visit>
 __device__ __forceinline__ void for_each_tile(const IndexedSm90Params& p, const Plan& plan,
                                               int share, const Visit& visit) {
   const int num_shares = static_cast<int>(gridDim.x);
   const bool is_down = share >= num_shares;
   const int64_t part = is_down ? share - num_shares : share;
-  const int64_t num_rows = is_down ? p.hidden_size : int64_t{plan.num_groups} * p.inter;
-  const int64_t num_boxes = num_rows / kBoxRows;
-  const int64_t begin = num_boxes * part / num_shares * kBoxRows;
-  const int64_t end = num_boxes * (part + 1) / num_shares * kBoxRows;
+  const int64_t all = is_down ? p.hidden_size : int64_t{plan.num_groups} * p.inter;
+  const int64_t begin = all * part / num_shares, end = all * (part + 1) / num_shares;
   if (is_down) {
     for (int first = static_cast<int>(begin); first < end; first += kTileRows) {
       const int count = min(kTileRows, static_cast<int>(end) - first);
@@ -110,9 +107,12 @@ __device__ __forceinline__ void for_each_tile(const IndexedSm90Params& p, const 
     }
   } else {
     int group = static_cast<int>(begin / p.inter), first = static_cast<int>(begin % p.inter);
-    for (int64_t at = begin; at < end; at += kBoxRows) {
-      visit(Tile{false, false, plan.groups[group], first, kBoxRows, p.hidden_size});
-      first += kBoxRows;
+    for (int64_t at = begin; at < end;) {
+      const int left = min(p.inter - first, static_cast<int>(end - at));
+      const int count = min(kTileRows / 2, left);
+      visit(Tile{false, false, plan.groups[group], first, count, p.hidden_size});
+      at += count;
+      first += count;
       if (first == p.inter) {
         first = 0;
         ++group;
