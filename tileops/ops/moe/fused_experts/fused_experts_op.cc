@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tileops/core/check.h"
+#include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
 #include "tileops/ops/moe/workspace.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 /// Up to so many routes the indexed path is taken where it is not forced or forbidden.
 constexpr int64_t kSmallRoutesOnCpu = 512;
-constexpr int64_t kSmallRoutesOnGpu = 128;  // and not more than experts
-constexpr int64_t kStreamStep = 8;          // a GPU streams sizes that are multiples of it
+constexpr int64_t kSmallRoutesOnGpu = 256;
+constexpr int64_t kSmallRoutesOfExpert = 4;  // on average, on a GPU: bench/notes/hopper_moe.md
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 
@@ -35,6 +36,12 @@ SmallRoute small_route_of(const Params& params) {
   TILEOPS_CHECK(ErrorKind::kValue, *value == Value("never"),
                 "small_route must be auto, always or never, got {}", to_string(*value));
   return SmallRoute::kNever;
+}
+
+/// Whether a GPU's streaming kernel can read the rows of weights.
+bool can_stream(const Tensor& w) {
+  constexpr int64_t kStep = 8, kAlignment = 16;
+  return w.shape()[2] % kStep == 0 && is_inner_contiguous(w) && alignment_of(w) >= kAlignment;
 }
 
 std::optional<RoutingEpilogue> epilogue_of(double routed_scaling_factor) {
@@ -101,9 +108,10 @@ bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
   if (settings_.batch_invariant) return false;
   const int64_t num_routes = call.input(2).num_elements();
   if (call.device().type == DeviceType::kCPU) return num_routes <= kSmallRoutesOnCpu;
-  const Shape& down = call.input(4).shape();
-  return num_routes <= std::min(kSmallRoutesOnGpu, down[0]) && down[1] % kStreamStep == 0 &&
-         down[2] % kStreamStep == 0;
+  const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
+  const int64_t of_experts = kSmallRoutesOfExpert * w_down.shape()[0];
+  return num_routes <= std::min(kSmallRoutesOnGpu, of_experts) && can_stream(w_gate_up) &&
+         can_stream(w_down);
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {

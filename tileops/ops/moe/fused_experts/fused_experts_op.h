@@ -13,8 +13,8 @@
 
 namespace tileops {
 
-/// When the indexed path serves: where few routes make it pay (by shapes and device alone), always,
-/// or never.
+/// When the indexed path serves: where few routes make it pay (by shapes, strides and device alone),
+/// always, or never.
 enum class SmallRoute : uint8_t { kAuto, kAlways, kNever };
 
 /// What a FusedMoEExpertsFwdOp fixes.
