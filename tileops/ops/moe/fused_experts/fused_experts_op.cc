@@ -38,10 +38,11 @@ SmallRoute small_route_of(const Params& params) {
   return SmallRoute::kNever;
 }
 
-/// Whether a GPU's streaming kernel can read the rows of weights.
-bool can_stream(const Tensor& w) {
+/// Whether a GPU's streaming kernel can read the rows.
+bool can_stream(const Tensor& rows) {
   constexpr int64_t kStep = 8, kAlignment = 16;
-  return w.shape()[2] % kStep == 0 && is_inner_contiguous(w) && alignment_of(w) >= kAlignment;
+  return rows.size(-1) % kStep == 0 && is_inner_contiguous(rows) &&
+         alignment_of(rows) >= kAlignment;
 }
 
 std::optional<RoutingEpilogue> epilogue_of(double routed_scaling_factor) {
@@ -110,8 +111,8 @@ bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
   if (call.device().type == DeviceType::kCPU) return num_routes <= kSmallRoutesOnCpu;
   const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
   const int64_t of_experts = kSmallRoutesOfExpert * w_down.shape()[0];
-  return num_routes <= std::min(kSmallRoutesOnGpu, of_experts) && can_stream(w_gate_up) &&
-         can_stream(w_down);
+  return num_routes <= std::min(kSmallRoutesOnGpu, of_experts) && can_stream(call.input(0)) &&
+         can_stream(w_gate_up) && can_stream(w_down);
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {
