@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 namespace tileops::cuda {
@@ -81,11 +83,20 @@ Result encode(void* map, abi::TensorMapDataType, uint32_t rank, void*, const uin
   return fake->result_of("tensor_map_encode_tiled");
 }
 
+/// Device memory that is never given back, as workspaces keep it, is no leak of the process's.
+std::set<abi::DevicePtr>& device_memory() {
+  static auto* memory = new std::set<abi::DevicePtr>();
+  return *memory;
+}
+std::mutex device_memory_mutex;
+
 Result allocate(abi::DevicePtr* data, size_t bytes, abi::MemPool, abi::Stream) {
   const Result result = fake->result_of("mem_alloc_from_pool_async");
   if (result != Result::kSuccess) return result;
   *data = reinterpret_cast<abi::DevicePtr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   ++fake->live_allocations;
+  std::lock_guard lock(device_memory_mutex);
+  device_memory().insert(*data);
   return result;
 }
 
@@ -168,6 +179,10 @@ void fill_memory(DriverTable& t) {
   t.mem_pool_trim_to = [](abi::MemPool, size_t) { return Result::kSuccess; };
   t.mem_alloc_from_pool_async = allocate;
   t.mem_free_async = [](abi::DevicePtr data, abi::Stream) {
+    {
+      std::lock_guard lock(device_memory_mutex);
+      device_memory().erase(data);
+    }
     std::free(reinterpret_cast<void*>(data));
     --fake->live_allocations;
     return Result::kSuccess;

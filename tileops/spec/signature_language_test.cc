@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "tileops/core/error.h"
 #include "tileops/spec/registry.h"
@@ -57,14 +58,15 @@ class Toy : public ::testing::Test {
   Tensor x_ = tensor({5, 3, 9, 6}, DType::kF16);
   Tensor y_ = tensor({4}, DType::kF16);
   Tensor state_, scale_;
+  std::optional<Signature> signature_;  // facts_ refers to it
   CallFacts facts_;
 
   std::string error(ErrorKind kind, const Params& params = {}) {
     return error_of(
         [&] {
-          const Signature signature(entry_, params, table_);
+          signature_.emplace(entry_, params, table_);
           const std::vector<Tensor> inputs = {x_, y_, state_, scale_};
-          signature.check({inputs, {}}, facts_);
+          signature_->check({inputs, {}}, facts_);
         },
         kind);
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/testing.h"
@@ -168,8 +169,7 @@ TEST_P(GroupedGemmAgainstDefinition, PaddingIsNaNAndOutputsArePoisoned) {
   for (const ExpertRows& r : expert_rows(c.layout, rows.metadata, num_experts, matrix.num_rows)) {
     const int64_t bytes = r.num_rows * c.k * dtype_bytes(c.dtype);
     const int64_t offset = matrix.offset(r.row_begin) * dtype_bytes(c.dtype);
-    std::memcpy(a.data_as<std::byte>() + offset, values.data_as<std::byte>() + offset,
-                static_cast<size_t>(bytes));
+    std::copy_n(values.data_as<std::byte>() + offset, bytes, a.data_as<std::byte>() + offset);
   }
   const Tensor b = random_tensor({num_experts, c.n, c.k}, c.dtype, 2,
                                  1 / std::sqrt(static_cast<double>(c.k + 1)));
