@@ -185,7 +185,8 @@ TEST_F(GroupedGemm, Contract_D1_OutIsCheckedAndOverlapsNoInput) {
       "MoEGroupedGemmFwdOp: out has strides [0, 1] for shape [10, 4096]: its elements overlap "
       "each other");
   outs_ = {tensor({4096, 10}).transpose(0, 1)};
-  check(Signature(entry_, {{"layout", tight()}}));
+  const Signature signature(entry_, {{"layout", tight()}});
+  check(signature);
   EXPECT_EQ(facts_.effect_branch, "out");
   EXPECT_EQ(facts_.outputs[0].strides, (Strides{1, 10}));
 }
