@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by ./test --all: clang-tidy and clang-format where ./test left them out, the threads' tests under
-# ThreadSanitizer, everything under AddressSanitizer and UBSan, 60 s of each fuzzer, and every program that a launch
-# on a GPU can reach, compiled and judged.
-tileops_packages=(clang libclang-rt-14-dev clang-tidy-14 clang-format-14)
+# ThreadSanitizer, everything under AddressSanitizer and UBSan, 60 s of each fuzzer, every program that a launch
+# on a GPU can reach, compiled and judged; then Python, PyTorch, transformers and vLLM, each in an environment
+# of its own under build/venv (11 GB).
+tileops_packages=(clang libclang-rt-14-dev clang-tidy-14 clang-format-14 python3-venv python3-dev)
 tileops_install_packages
 
 cmake/check_format.sh
@@ -13,7 +14,8 @@ cmake/build.sh tsan threads_test
 ctest --test-dir build/tsan --output-on-failure -R '^threads_test$'
 
 cmake/build.sh asan
-ctest --test-dir build/asan --output-on-failure -j "$(nproc)" -E '^(install|example_|docs)'
+ctest --test-dir build/asan --output-on-failure -j "$(nproc)" \
+  -E '^(install|example_|docs|device_build|bench_command|cpu_grouped_gemm_on)'  # builds, timings, emulation
 
 cmake/build.sh fuzz fuzz_safetensors fuzz_dlpack fuzz_yaml fuzz_expr
 ctest --test-dir build/fuzz/tests/fuzz --output-on-failure -j "$(nproc)"
@@ -26,3 +28,12 @@ if [ "$code" = 77 ]; then
 elif [ "$code" != 0 ]; then
   exit 1
 fi
+
+cmake/test_python.sh
+python=build/venv/test/bin/python
+cmake/test_torch.sh "$python"
+header=$("$python" -c 'import torch; print(f"{torch.__path__[0]}/include/ATen/dlpack.h")')
+cmake --preset dev -DTILEOPS_DLPACK_HEADER="$header" > build/dev.log
+cmake/build.sh dev dlpack_abi_test
+ctest --test-dir build/dev --output-on-failure -R '^dlpack_abi$'
+cmake/test_vllm.sh build/wheel/*.whl
