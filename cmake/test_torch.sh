@@ -8,3 +8,4 @@ cd "$(dirname "$0")/.."
 cmake/build.sh dev call_server
 server=build/dev/tests/torch/call_server
 "$python" tests/torch/random_layers.py "$server"
+"$python" tests/torch/greedy_generation.py "$server"

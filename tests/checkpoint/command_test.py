@@ -5,7 +5,9 @@
     python3 tests/checkpoint/command_test.py PATH_OF_TILEOPS
 """
 import json
+import math
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -83,6 +85,7 @@ class Layers(CheckpointTest):
         for checkpoint, hidden, layer in [
             ("mixtral", "mixtral", 0), ("mixtral", "mixtral", 1), ("mixtral_fused", "mixtral", 1),
             ("qwen3_moe", "qwen3_moe", 1), ("qwen3_moe_fused", "qwen3_moe_fused", 0),
+            ("qwen3_moe_trained", "qwen3_moe_trained", 1), ("qwen3_moe_trained", "qwen3_moe_trained", 2),
             ("gpt_oss", "gpt_oss", 0), ("gpt_oss", "gpt_oss", 1),
         ]:
             with self.subTest(checkpoint=checkpoint, layer=layer):
@@ -118,6 +121,24 @@ class Layers(CheckpointTest):
             ROUTED, DATA / "mixtral", 0, hidden_of("mixtral", 0), "--param", "return_routing=true")
         self.assertEqual(found["outputs"]["tokens_per_expert"]["tensor"], "int32[4]")
         self.assertIn("top_k=2", found["params"])
+
+    def test_packed_weights_memory_and_router(self):
+        for op, checkpoint, layer in [(ROUTED, "mixtral", 0), (SHARED, "deepseek_v3", 1)]:
+            hidden = hidden_of(checkpoint, layer)
+            plain = self.run_json(op, DATA / checkpoint, layer, hidden)
+            packed = self.run_json(op, DATA / checkpoint, layer, hidden, "--pack")
+            weights = [math.prod(json.loads(re.search(r"\[.*", facts)[0])) * 2
+                       for name, facts in plain["inputs"].items() if name.endswith(("w_gate_up", "w_down"))]
+            self.assertEqual(len(weights), 2 if op == ROUTED else 4)
+            self.assertEqual(plain["memory"]["packed_bytes"], 0)
+            self.assertGreaterEqual(packed["memory"]["packed_bytes"], sum(weights))
+            for found in plain, packed:
+                self.assertGreater(found["memory"]["call_peak_bytes"], 0)
+                self.assertGreater(found["router_logits_us"], 0)
+        code, out, err = call("run", ROUTED, DATA / "mixtral", 0, hidden_of("mixtral", 0), "--pack")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"memory   .* MB at most for the first call, .*; packed weights .* MB, made in .* ms")
+        self.assertRegex(out, r"router   logits in .* us, once")
 
     def test_a_wrong_layer_fails_the_check(self):
         code, out, err = call("run", ROUTED, DATA / "mixtral", 1, hidden_of("mixtral", 0))

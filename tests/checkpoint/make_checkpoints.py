@@ -88,6 +88,14 @@ def expected_of(block, hidden):
     return {"expected": out, "expected.shared_output": shared, "expected.routed_output": out - shared}
 
 
+def write_hidden(folder, index, block, hidden):
+    """hidden.N.safetensors of layer N."""
+    tensors = {"hidden": hidden} | expected_of(block, hidden)
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    by = f"transformers {transformers.__version__} {type(block).__name__}, float32"
+    save_file(tensors, folder / f"hidden.{index}.safetensors", {"expected_by": by})
+
+
 def write(config, folders):
     config._experts_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=DTYPE).eval()
@@ -95,18 +103,15 @@ def write(config, folders):
     for block in blocks.values():
         randomize(block)
     for folder, options in folders.items():
+        shutil.rmtree(DATA / folder, ignore_errors=True)
         model.save_pretrained(DATA / folder, **options)
         (DATA / folder / "generation_config.json").unlink(missing_ok=True)
     for index, block in blocks.items():
         hidden = torch.randn(BATCH, LENGTH, config.hidden_size).to(DTYPE)
-        tensors = {"hidden": hidden} | expected_of(block, hidden)
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        by = f"transformers {transformers.__version__} {type(block).__name__}, float32"
-        save_file(tensors, DATA / next(iter(folders)) / f"hidden.{index}.safetensors", {"expected_by": by})
+        write_hidden(DATA / next(iter(folders)), index, block, hidden)
 
 
 def main():
-    shutil.rmtree(DATA, ignore_errors=True)
     with torch.no_grad():
         for seed, (config, folders) in enumerate(CHECKPOINTS):
             torch.manual_seed(seed)

@@ -99,6 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"qwen3_moe", "qwen3_moe", 1},              // layer 0 is dense
                       Case{"qwen3_moe_fused", "qwen3_moe_fused", 0},  // not renormalised
                       Case{"qwen3_moe_fused", "qwen3_moe_fused", 1},
+                      Case{"qwen3_moe_trained", "qwen3_moe_trained", 1},  // of a text, skewed
+                      Case{"qwen3_moe_trained", "qwen3_moe_trained", 2},
                       Case{"deepseek_v3", "deepseek_v3", 1}, Case{"deepseek_v3", "deepseek_v3", 2},
                       Case{"deepseek_v3_fused", "deepseek_v3", 1},
                       Case{"deepseek_v3_fused", "deepseek_v3", 2}, Case{"gpt_oss", "gpt_oss", 0},
