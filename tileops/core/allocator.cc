@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/core/allocator.h"
 
+#include <sys/mman.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -12,15 +14,19 @@
 namespace tileops {
 namespace {
 
-constexpr size_t kCpuAlignment = 64;
+constexpr size_t kCpuAlignment = 64, kHugePage = 2 << 20;
+constexpr size_t kHugeFrom = 8 << 20;  // bytes of a tensor that is read at the memory's speed
 
 class CpuAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, Stream) override {
+    const size_t alignment = bytes >= kHugeFrom ? kHugePage : kCpuAlignment;
     void* data = nullptr;
-    if (bytes <= SIZE_MAX - kCpuAlignment) {
-      data = std::aligned_alloc(kCpuAlignment, (bytes + kCpuAlignment - 1) & ~(kCpuAlignment - 1));
+    if (bytes <= SIZE_MAX - alignment) {
+      data = std::aligned_alloc(alignment, (bytes + kCpuAlignment - 1) & ~(kCpuAlignment - 1));
     }
+    // A wish: small pages work too, but each costs a translation every 4 KiB.
+    if (data != nullptr && alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
     TILEOPS_CHECK(ErrorKind::kOutOfMemory, data != nullptr,
                   "cpu: {} bytes were asked for, and there is not so much memory", bytes);
     return data;

@@ -71,9 +71,15 @@ IsaLevel detect() {
   return IsaLevel::kAmx;
 }
 
+bool is_amd() {
+  const Registers vendor = cpuid(0, 0);  // "AuthenticAMD" in ebx, edx, ecx
+  return vendor.ebx == 0x68747541 && vendor.edx == 0x69746e65 && vendor.ecx == 0x444d4163;
+}
+
 #else
 
 IsaLevel detect() { return IsaLevel::kBaseline; }
+bool is_amd() { return false; }
 
 #endif
 
@@ -108,6 +114,11 @@ IsaLevel supported_isa() {
 IsaLevel active_isa() {
   static const IsaLevel level = choose_active();
   return level;
+}
+
+bool bf16_dot_outruns_fma() {
+  static const bool outruns = supported_isa() >= IsaLevel::kAvx512Bf16 && is_amd();
+  return outruns;
 }
 
 std::vector<IsaLevel> available_isa_levels() {

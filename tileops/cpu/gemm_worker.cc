@@ -63,7 +63,8 @@ int64_t GemmWorker::k_chunk(const GemmTask& task) const {
   if (num_blocks(task) == 1 && p_.packed_b != nullptr) return k;
   const int64_t bytes_per_k =
       task.num_rows * plan_.micro->a_bytes_per_k + plan_.shape.panel_bytes() / k;
-  const int64_t limit = std::max<int64_t>(kCacheBytes / bytes_per_k, 256);
+  int64_t limit = std::max<int64_t>(kCacheBytes / bytes_per_k, 256);
+  if (p_.packed_b == nullptr && p_.b.k_stride != 1) limit = kStridedChunk;
   return round_up(ceil_div(k, ceil_div(k, limit)), kKAlign);
 }
 
@@ -113,16 +114,15 @@ void GemmWorker::multiply(const GemmTask& task) {
   if (plan_.micro->end != nullptr) plan_.micro->end();
 }
 
-/// One block reads its panel once: fetch shortly ahead. Several read it from the cache, and the
-/// first two fetch the next panel, which at a task's end is most often the thread's next task.
-void GemmWorker::prefetch_packed(TileArgs& tile, int64_t block, int64_t num_blocks) const {
-  if (num_blocks == 1) {
-    tile.prefetch = tile.b + kStreamAhead;
-    tile.prefetch_step = 2 * kLineBytes;
-  } else if (block < 2) {
-    tile.prefetch = tile.b + plan_.shape.panel_bytes() + block * kLineBytes * tile.k / 2;
-    tile.prefetch_step = kLineBytes;
-  }
+/// Where the packed weights lie that this thread most often reads after these.
+const std::byte* GemmWorker::panel_after(const GemmTask& task, int64_t panel, int64_t k,
+                                         int64_t k_end) const {
+  const int64_t bytes_per_k = plan_.shape.panel_bytes() / plan_.shape.k_padded();
+  if (panel + 1 < task.panel_end)
+    return p_.packed_b->panel(task.expert, panel + 1) + k * bytes_per_k;
+  if (k_end < plan_.shape.k_padded())
+    return p_.packed_b->panel(task.expert, task.panel_begin) + k_end * bytes_per_k;
+  return task.next_panel;
 }
 
 /// The first two blocks fetch half each of the rows that the next panel is packed from.
@@ -144,7 +144,9 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
              .ldc = ldc_,
              .accumulate = k > 0};
   const int64_t blocks = num_blocks(task);
+  const std::byte* after = nullptr;
   if (p_.packed_b != nullptr) {
+    after = panel_after(task, panel, k, k_end);
     t.b = p_.packed_b->panel(task.expert, panel) + k * bytes_per_k;
   } else {
     pack_panel(p_.b, plan_.shape, task.expert, panel, k, k_end, b_);
@@ -157,10 +159,14 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
     tile.a = packed_block(begin) +
              k * plan_.micro->a_bytes_per_k * round_up(rows, plan_.micro->row_align);
     tile.c += begin * ldc_;
-    if (p_.packed_b != nullptr) {
-      prefetch_packed(tile, i, blocks);
-    } else {
+    if (p_.packed_b == nullptr) {
       prefetch_unpacked(tile, task, panel, i);
+    } else if (blocks == 1) {  // which reads its panel once
+      tile.prefetch = tile.b + kStreamAhead;
+      tile.prefetch_step = 2 * kLineBytes;
+    } else if (i < 2 && after != nullptr) {  // the others read this one from the cache
+      tile.prefetch = after + i * kLineBytes * tile.k / 2;
+      tile.prefetch_step = kLineBytes;
     }
     plan_.micro->tile(static_cast<int>(rows), tile);
   }
@@ -189,10 +195,10 @@ void GemmWorker::finish(const GemmTask& task) {
                      .num_rows = static_cast<int>(task.num_rows),
                      .bias = gather_bias(task),
                      .activation = p_.activation,
-                     .num_outputs = std::min(out_end, plan_.shape.num_outputs()) - out_col,
+                     .num_outputs = std::min(out_end, plan_.output_end) - out_col,
                      .out = &p_.out,
                      .out_row = task.row_begin,
-                     .out_col = out_col});
+                     .out_col = out_col - p_.first_output});
 }
 
 }  // namespace tileops::cpu

@@ -18,6 +18,7 @@ struct GemmTask {
   int64_t panel_begin = 0, panel_end = 0;
   int32_t expert = 0;
   bool streams = false;
+  const std::byte* next_panel = nullptr;  // packed, of the task after this one
 };
 
 struct ScratchLayout {  // of one thread's scratch, in bytes
@@ -30,6 +31,7 @@ struct GemmPlan {
   PackedShape shape;
   int threads = 1;
   int64_t stream_rows = 0;  // segments of at most so many rows stream unpacked weights
+  int64_t panel_begin = 0, panel_end = 0, output_end = 0;  // of what is computed
   int64_t rows_per_task = 0, panels_per_task = 1;
   int64_t max_rows = 0;  // of any task, padded to the inner loop's blocks
   ScratchLayout layout;
@@ -53,7 +55,7 @@ class GemmWorker {
   void stream(const GemmTask& task);
   void multiply(const GemmTask& task);
   void multiply_panel(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end);
-  void prefetch_packed(TileArgs& tile, int64_t block, int64_t num_blocks) const;
+  const std::byte* panel_after(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end) const;
   void prefetch_unpacked(TileArgs& tile, const GemmTask& task, int64_t panel, int64_t block) const;
   const float* gather_bias(const GemmTask& task);
   void finish(const GemmTask& task);

@@ -2,10 +2,9 @@
 #include "tileops/cpu/grouped_gemm.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <vector>
 
+#include "tileops/core/allocator.h"
 #include "tileops/core/check.h"
 #include "tileops/cpu/gemm_worker.h"
 #include "tileops/cpu/parallel.h"
@@ -20,7 +19,11 @@ const MicroKernel& choose_inner_loop(const GroupedGemm& p, InnerLoop asked, IsaL
                                      const IsaKernels& isa) {
   const bool both_bf16 = p.a.dtype == DType::kBF16 && p.b.dtype == DType::kBF16;
   if (asked == InnerLoop::kAuto) {
-    asked = both_bf16 && level >= IsaLevel::kAmx ? InnerLoop::kAmx : InnerLoop::kFma;
+    const bool has_dot = level >= IsaLevel::kAvx512Bf16 && bf16_dot_outruns_fma();
+    asked = !both_bf16                ? InnerLoop::kFma
+            : level >= IsaLevel::kAmx ? InnerLoop::kAmx
+            : has_dot                 ? InnerLoop::kBf16Dot
+                                      : InnerLoop::kFma;
   }
   if (asked == InnerLoop::kFma) return isa.fma[weight_slot(p.b.dtype)];
   const bool amx = asked == InnerLoop::kAmx;
@@ -60,6 +63,18 @@ void check(const GroupedGemm& p, const PackedShape& shape) {
   }
 }
 
+void choose_outputs(const GroupedGemm& p, GemmPlan& plan) {
+  const int64_t all = plan.shape.num_outputs(), per_panel = plan.shape.outputs_per_panel();
+  plan.output_end = p.num_outputs < 0 ? all : p.first_output + p.num_outputs;
+  TILEOPS_CHECK(
+      ErrorKind::kShape,
+      p.first_output >= 0 && p.first_output % kPanelColumns == 0 && plan.output_end <= all,
+      "grouped_gemm: outputs [{}, {}) must lie in [0, {}) and begin at a multiple of {}",
+      p.first_output, plan.output_end, all, kPanelColumns);
+  plan.panel_begin = p.first_output / per_panel;
+  plan.panel_end = ceil_div(std::max(plan.output_end, p.first_output), per_panel);
+}
+
 ScratchLayout lay_out(const GemmPlan& plan) {
   const PackedShape& shape = plan.shape;
   const int64_t columns = plan.panels_per_task * kPanelColumns;
@@ -84,6 +99,7 @@ GemmPlan make_plan(const GroupedGemm& p, const GemmOptions& options) {
                 name_of(supported_isa()));
   plan.shape = packed_shape(p.b, gate_layout(p.activation.kind));
   check(p, plan.shape);
+  choose_outputs(p, plan);
   plan.isa = &isa_kernels(level);
   plan.micro = &choose_inner_loop(p, options.inner_loop, level, *plan.isa);
   plan.threads =
@@ -94,7 +110,7 @@ GemmPlan make_plan(const GroupedGemm& p, const GemmOptions& options) {
 
   int64_t panel_tasks = 0, max_rows = 0;
   for (const RowSegment& s : p.segments) {
-    panel_tasks += ceil_div(s.num_rows, plan.rows_per_task) * plan.shape.num_panels();
+    panel_tasks += ceil_div(s.num_rows, plan.rows_per_task) * (plan.panel_end - plan.panel_begin);
     max_rows = std::max(max_rows, std::min(s.num_rows, plan.rows_per_task));
   }
   plan.panels_per_task =
@@ -106,29 +122,44 @@ GemmPlan make_plan(const GroupedGemm& p, const GemmOptions& options) {
 
 std::vector<GemmTask> list_tasks(const GroupedGemm& p, const GemmPlan& plan) {
   std::vector<GemmTask> tasks;
-  const int64_t num_panels = plan.shape.num_panels();
   for (const RowSegment& s : p.segments) {
     const int64_t row_parts = ceil_div(s.num_rows, plan.rows_per_task);
     for (int64_t part = 0; part < row_parts; ++part) {
       const int64_t begin = s.num_rows * part / row_parts;
       const int64_t end = s.num_rows * (part + 1) / row_parts;
-      for (int64_t panel = 0; panel < num_panels; panel += plan.panels_per_task) {
+      for (int64_t panel = plan.panel_begin; panel < plan.panel_end;
+           panel += plan.panels_per_task) {
         tasks.push_back({.row_begin = s.row_begin + begin,
                          .num_rows = end - begin,
                          .panel_begin = panel,
-                         .panel_end = std::min(panel + plan.panels_per_task, num_panels),
+                         .panel_end = std::min(panel + plan.panels_per_task, plan.panel_end),
                          .expert = s.expert,
                          .streams = s.num_rows <= plan.stream_rows});
       }
     }
   }
+  for (size_t i = 0; p.packed_b != nullptr && i + 1 < tasks.size(); ++i) {
+    tasks[i].next_panel = p.packed_b->panel(tasks[i + 1].expert, tasks[i + 1].panel_begin);
+  }
   return tasks;
 }
 
-struct FreeLines {
-  void operator()(std::byte* data) const {
-    ::operator delete[](data, std::align_val_t{kLineBytes});
+/// Scratch of a call, from the process's allocator.
+class Scratch {
+ public:
+  explicit Scratch(int64_t bytes)
+      : allocator_(allocator_for(DeviceType::kCPU)), bytes_(static_cast<size_t>(bytes)) {
+    data_ = static_cast<std::byte*>(allocator_.allocate(bytes_, {}));
   }
+  ~Scratch() { allocator_.deallocate(data_, bytes_, {}); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  Allocator& allocator_;
+  size_t bytes_;
+  std::byte* data_;
 };
 
 }  // namespace
@@ -149,11 +180,8 @@ void grouped_gemm(const GroupedGemm& problem, const GemmOptions& options,
   const std::vector<GemmTask> tasks = list_tasks(problem, plan);
   if (tasks.empty()) return;
   const int64_t bytes = plan.layout.total * plan.threads;
-  std::unique_ptr<std::byte[], FreeLines> owned;
-  if (workspace.empty()) {
-    owned.reset(new (std::align_val_t{kLineBytes}) std::byte[static_cast<size_t>(bytes)]);
-    workspace = {owned.get(), static_cast<size_t>(bytes)};
-  }
+  std::optional<Scratch> scratch;
+  if (workspace.empty()) workspace = scratch.emplace(bytes).span();
   TILEOPS_CHECK(ErrorKind::kValue, static_cast<int64_t>(workspace.size()) >= bytes,
                 "grouped_gemm: workspace must hold {} bytes, got {}", bytes, workspace.size());
   std::vector<GemmWorker> workers;

@@ -56,8 +56,8 @@ struct ActivationParams {
 GateLayout gate_layout(Activation kind);
 
 /// The inner loop on packed weights: bf16 or f16 widened in registers and f32 FMA; vdpbf16ps; AMX
-/// tiles. kAuto takes AMX where the level has it and a and b are bf16, else kFma, which on the
-/// Intel cores measured has twice vdpbf16ps's rate.
+/// tiles. kAuto, where a and b are bf16, takes AMX where the level has it, else vdpbf16ps where the
+/// level has it and bf16_dot_outruns_fma(); in all other cases kFma.
 enum class InnerLoop : uint8_t { kAuto, kFma, kBf16Dot, kAmx };
 
 struct GemmOptions {
@@ -78,6 +78,9 @@ struct GroupedGemm {
   BiasView bias;
   ActivationParams activation;
   RowsOut out;
+  /// Outputs [first_output, first_output + num_outputs) alone, which are the columns of out; -1:
+  /// all from the first on. first_output is a multiple of 32.
+  int64_t first_output = 0, num_outputs = -1;
 };
 
 /// out[i,:] = act(a[i,:] · b[e]ᵀ + bias[e]) for each row i of each segment; float32 accumulation,
@@ -88,7 +91,8 @@ struct GroupedGemm {
 /// Units:  strides in elements; workspace in bytes, 64-byte aligned; left empty, it is allocated.
 /// Bits:   equal from run to run and for any thread count; with batch_invariant also for packed
 ///         and unpacked weights; under kFma also for kAvx2 and kAvx512.
-/// Errors: kShape (packed_b of another shape or gate layout, odd N with an activation), kDType,
+/// Errors: kShape (packed_b of another shape or gate layout, odd N with an activation, outputs that
+///         are not there), kDType,
 ///         kValue (expert outside [0, E), workspace too small, an inner loop or level that the
 ///         machine or the dtypes do not have).
 void grouped_gemm(const GroupedGemm& problem, const GemmOptions& options = {},

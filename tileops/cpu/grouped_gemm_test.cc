@@ -148,6 +148,20 @@ INSTANTIATE_TEST_SUITE_P(
              Activation::kSwigluOai,
              true,
              {.gather = true, .transposed_b = true}},
+        Case{"transposed_weights_in_k_chunks",
+             {2 * 49, 700, {1, 14}},
+             DType::kBF16,
+             DType::kBF16,
+             Activation::kSiluAndMul,
+             false,
+             {.transposed_b = true}},
+        Case{"transposed_weights_f16",
+             {2 * 33, 300, {3, 13}},
+             DType::kF16,
+             DType::kF16,
+             Activation::kSwigluOai,
+             false,
+             {.transposed_b = true}},
         Case{"transposed_weights_f32",
              {34, 61, {5}},
              DType::kF32,
@@ -205,6 +219,24 @@ TEST(GroupedGemm, ThreadCountDoesNotChangeBits) {
   f.reset_out();
   grouped_gemm(f.problem);
   EXPECT_EQ(first, f.out.bytes);
+}
+
+TEST(GroupedGemm, SomeOutputsAtATimeAreTheBitsOfAllAtOnce) {
+  for (const Activation kind : {Activation::kNone, Activation::kSiluAndMul}) {
+    Fixture f({2 * 110, 70, {1, 40, 3}}, DType::kBF16, DType::kF32, kind, true);
+    grouped_gemm(f.problem);
+    const std::vector<std::byte> all = f.out.bytes;
+    f.reset_out();
+    for (const auto& [first, count] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 32}, {32, 0}, {32, 64}, {96, f.outputs - 96}}) {
+      GroupedGemm part = f.problem;
+      part.first_output = first;
+      part.num_outputs = count;
+      part.out.data = f.out.at(f.out_index(0, first));
+      grouped_gemm(part);
+    }
+    EXPECT_EQ(all, f.out.bytes);
+  }
 }
 
 TEST(GroupedGemm, ClosedFormGateAndUp) {
@@ -296,6 +328,13 @@ TEST(GroupedGemm, ErrorsNameWhatWasExpectedAndGot) {
   p = f.problem;
   p.out.dtype = DType::kI32;
   EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("got i32"));
+
+  p = f.problem;
+  p.first_output = 16;
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("outputs [16, 32) must lie in"));
+  p.first_output = 0;
+  p.num_outputs = 33;
+  EXPECT_THAT(error_text([&] { grouped_gemm(p); }), HasSubstr("outputs [0, 33) must lie in"));
 
   std::vector<std::byte> small(1);
   EXPECT_THAT(error_text([&] { grouped_gemm(f.problem, {}, small); }),

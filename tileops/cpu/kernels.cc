@@ -41,6 +41,7 @@ constexpr IsaKernels make_kernels(const char* name, const char* fma_name) {
           .stream = stream,
           .finish = finish,
           .pack_panel = pack_panel_lines,
+          .pack_columns = pack_column_lines,
           .weighted_sum = weighted_sum_rows};
 }
 

@@ -15,6 +15,9 @@ namespace tileops::cpu {
 constexpr int64_t kPanelColumns = 32;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kKAlign = 32;
+/// Of K, where a weight's rows lie a page apart: so many pages that translations are kept while
+/// neighbouring panels read them.
+constexpr int64_t kStridedChunk = 256;
 
 /// One block of packed rows times one panel over a range of K: c[r][0..32) (+)= a[r][:] ·
 /// b[:][0..32).
@@ -74,6 +77,15 @@ struct FinishArgs {
   int64_t out_row = 0, out_col = 0;
 };
 
+/// A whole panel of weights whose columns lie side by side: element (k, c) of a side is c elements
+/// after side + k · k_stride_bytes. Without a right side the columns alternate: left, right, left.
+struct ColumnPanel {
+  const std::byte* left = nullptr;
+  const std::byte* right = nullptr;
+  int64_t k_stride_bytes = 0;
+  int64_t num_k = 0, k_padded = 0;  // zeros beyond num_k
+};
+
 struct IsaKernels {
   const char* name = nullptr;
   MicroKernel fma[3];  // by weight_slot()
@@ -84,6 +96,7 @@ struct IsaKernels {
   /// 32 source rows (null: zeros), num_k valid elements each, padded with zeros to k_padded.
   void (*pack_panel)(const std::byte* const* rows, DType dtype, int64_t num_k, int64_t k_padded,
                      std::byte* out) = nullptr;
+  void (*pack_columns)(const ColumnPanel& panel, DType dtype, std::byte* out) = nullptr;
   void (*weighted_sum)(const WeightedSum& sum) = nullptr;
 };
 

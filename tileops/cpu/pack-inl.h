@@ -161,6 +161,74 @@ void pack_panel_lines(const std::byte* const* rows, DType dtype, int64_t num_k, 
   }
 }
 
+/// kLanes columns of one k, from column i on, 16 bits each: of a side that lies side by side, or of
+/// one whose columns alternate with the other's.
+template <bool kInterleaved, bool kRight>
+HWY_INLINE hn::Vec<U32> load_columns(const std::byte* row, int i) {
+  if constexpr (!kInterleaved) {
+    return hn::PromoteTo(U32(), hn::LoadU(U16(), reinterpret_cast<const uint16_t*>(row) + i));
+  } else {
+    const auto pairs = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(row) + i);
+    return kRight ? hn::ShiftRight<16>(pairs) : hn::And(pairs, hn::Set(U32(), 0xffffu));
+  }
+}
+
+/// A line of one side: 16 columns of two k.
+template <DType kB, bool kInterleaved, bool kRight>
+HWY_INLINE void store_column_line(const std::byte* first, const std::byte* second,
+                                  std::byte* line) {
+  for (int i = 0; i < 16; i += kLanes) {
+    const auto a = load_columns<kInterleaved, kRight>(first, i);
+    const auto b = load_columns<kInterleaved, kRight>(second, i);
+    if constexpr (kB == DType::kBF16) {
+      hn::StoreU(hn::Or(a, hn::ShiftLeft<16>(b)), U32(), reinterpret_cast<uint32_t*>(line) + i);
+    } else {
+      hn::StoreU(hn::TruncateTo(U16(), a), U16(), reinterpret_cast<uint16_t*>(line) + i);
+      hn::StoreU(hn::TruncateTo(U16(), b), U16(), reinterpret_cast<uint16_t*>(line) + 16 + i);
+    }
+  }
+}
+
+template <bool kInterleaved>
+HWY_INLINE void store_f32_columns(const std::byte* left, const std::byte* right, std::byte* line) {
+  const auto* a = reinterpret_cast<const float*>(left);
+  const auto* b = reinterpret_cast<const float*>(right);
+  auto* out = reinterpret_cast<float*>(line);
+  for (int i = 0; i < 16; ++i) {
+    out[i] = kInterleaved ? a[2 * i] : a[i];
+    out[16 + i] = kInterleaved ? a[2 * i + 1] : b[i];
+  }
+}
+
+template <DType kB, bool kInterleaved>
+void pack_column_lines_as(const ColumnPanel& p, std::byte* out) {
+  alignas(64) static constexpr std::byte kZeros[32 * 4] = {};
+  const auto row = [&p](const std::byte* side, int64_t k) {
+    return k < p.num_k ? side + k * p.k_stride_bytes : kZeros;
+  };
+  if constexpr (kB == DType::kF32) {
+    for (int64_t k = 0; k < p.k_padded; ++k, out += 2 * kLineBytes) {
+      store_f32_columns<kInterleaved>(row(p.left, k), row(p.right, k), out);
+    }
+  } else {
+    for (int64_t k = 0; k < p.k_padded; k += 2, out += 2 * kLineBytes) {
+      store_column_line<kB, kInterleaved, false>(row(p.left, k), row(p.left, k + 1), out);
+      const std::byte* right = kInterleaved ? p.left : p.right;
+      store_column_line<kB, kInterleaved, true>(row(right, k), row(right, k + 1), out + kLineBytes);
+    }
+  }
+}
+
+void pack_column_lines(const ColumnPanel& panel, DType dtype, std::byte* out) {
+  with_dtype(dtype, [&]<DType kB>() HWY_ATTR {
+    if (panel.right == nullptr) {
+      pack_column_lines_as<kB, true>(panel, out);
+    } else {
+      pack_column_lines_as<kB, false>(panel, out);
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tileops::cpu
 HWY_AFTER_NAMESPACE();

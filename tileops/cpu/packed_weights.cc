@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/cpu/packed_weights.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -16,28 +13,35 @@
 namespace tileops::cpu {
 namespace {
 
-constexpr int64_t kHugePage = 2 << 20;
-
 int64_t element_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
-std::byte* allocate_lines(int64_t bytes) {
-  if (bytes == 0) return nullptr;
-  const int64_t alignment = bytes >= kHugePage ? kHugePage : kLineBytes;
-  const auto padded = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment);
-  void* data = std::aligned_alloc(static_cast<size_t>(alignment), padded);
-  TILEOPS_CHECK(ErrorKind::kOutOfMemory, data != nullptr, "packed weights: no {} bytes", bytes);
-  if (alignment == kHugePage) madvise(data, padded, MADV_HUGEPAGE);  // a wish: pages work without
-  return static_cast<std::byte*>(data);
-}
-
+/// Some panels at a time, and where columns lie side by side some of K: neighbours share its pages.
 void pack_experts(const WeightsView& b, const PackedShape& shape, std::byte* data) {
-  const int64_t num_panels = shape.num_panels();
-  parallel_for(shape.num_experts * num_panels, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      pack_panel(b, shape, i / num_panels, i % num_panels, 0, shape.k_padded(),
-                 data + i * shape.panel_bytes());
+  const int64_t num_panels = shape.num_panels(), k_padded = shape.k_padded();
+  const int64_t step = b.k_stride == 1 ? k_padded : kStridedChunk;
+  const int64_t bytes_per_k = kPanelColumns * element_bytes(b.dtype);
+  parallel_for(shape.num_experts * num_panels, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t k = 0; k < k_padded; k += step) {
+      for (int64_t i = begin; i < end; ++i) {
+        pack_panel(b, shape, i / num_panels, i % num_panels, k, std::min(k + step, k_padded),
+                   data + i * shape.panel_bytes() + k * bytes_per_k);
+      }
     }
   });
+}
+
+/// A whole panel's columns where they lie side by side along N; false where they do not.
+bool pack_panel_columns(const std::array<const std::byte*, 32>& rows, const WeightsView& b,
+                        GateLayout gate, int64_t num_k, int64_t k_padded, std::byte* out) {
+  const int64_t bytes = element_bytes(b.dtype);
+  if (b.n_stride != 1 || rows[15] == nullptr || rows[31] == nullptr) return false;
+  const ColumnPanel panel{.left = rows[0],
+                          .right = gate == GateLayout::kInterleaved ? nullptr : rows[16],
+                          .k_stride_bytes = b.k_stride * bytes,
+                          .num_k = std::max<int64_t>(num_k, 0),
+                          .k_padded = k_padded};
+  isa_kernels(active_isa()).pack_columns(panel, b.dtype, out);
+  return true;
 }
 
 /// Weights whose K is not contiguous: 32 rows of at most 32 k, copied element by element.
@@ -95,12 +99,18 @@ void pack_panel(const WeightsView& b, const PackedShape& shape, int64_t expert, 
             : data + (expert * b.expert_stride + row * b.n_stride + k_begin * b.k_stride) * bytes;
   }
   const int64_t num_k = std::min(b.k, k_end) - k_begin;
-  if (b.k_stride != 1) return pack_panel_strided(rows, b, num_k, k_end - k_begin, out);
+  if (b.k_stride != 1) {
+    if (pack_panel_columns(rows, b, shape.gate, num_k, k_end - k_begin, out)) return;
+    return pack_panel_strided(rows, b, num_k, k_end - k_begin, out);
+  }
   isa_kernels(active_isa()).pack_panel(rows.data(), b.dtype, num_k, k_end - k_begin, out);
 }
 
 PackedWeights::PackedWeights(const WeightsView& b, GateLayout gate)
-    : shape_(packed_shape(b, gate)), data_(allocate_lines(shape_.bytes())), owned_(true) {
+    : shape_(packed_shape(b, gate)), allocator_(&allocator_for(DeviceType::kCPU)) {
+  if (shape_.bytes() == 0) return;
+  data_ =
+      static_cast<std::byte*>(allocator_->allocate(static_cast<size_t>(shape_.bytes()), Stream()));
   pack_experts(b, shape_, data_);
 }
 
@@ -117,17 +127,18 @@ PackedWeights::PackedWeights(const WeightsView& b, GateLayout gate, std::span<st
 PackedWeights::PackedWeights(PackedWeights&& other) noexcept
     : shape_(other.shape_),
       data_(std::exchange(other.data_, nullptr)),
-      owned_(std::exchange(other.owned_, false)) {}
+      allocator_(std::exchange(other.allocator_, nullptr)) {}
 
 PackedWeights& PackedWeights::operator=(PackedWeights&& other) noexcept {
   std::swap(shape_, other.shape_);
   std::swap(data_, other.data_);
-  std::swap(owned_, other.owned_);
+  std::swap(allocator_, other.allocator_);
   return *this;
 }
 
 PackedWeights::~PackedWeights() {
-  if (owned_) std::free(data_);
+  if (allocator_ == nullptr || data_ == nullptr) return;
+  allocator_->deallocate(data_, static_cast<size_t>(shape_.bytes()), Stream());
 }
 
 }  // namespace tileops::cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tileops/core/allocator.h"
 #include "tileops/core/dtype.h"
 
 namespace tileops::cpu {
@@ -49,8 +50,8 @@ struct PackedShape {
 /// Owner (or borrower) of packed weights; move-only.
 class PackedWeights {
  public:
-  /// Packs all of b, on num_threads() threads, into storage of its own (64-byte lines, huge pages
-  /// where Linux gives them). Errors: kShape (odd n with a gate layout), kDType, kOutOfMemory.
+  /// Packs all of b, on num_threads() threads, into storage from the process's allocator.
+  /// Errors: kShape (odd n with a gate layout), kDType, kOutOfMemory.
   PackedWeights(const WeightsView& b, GateLayout gate);
   /// The same into the caller's storage of at least PackedShape::bytes() bytes, 64-byte aligned,
   /// which must outlive it. Errors: also kValue (storage too small or misaligned).
@@ -67,7 +68,7 @@ class PackedWeights {
  private:
   PackedShape shape_;
   std::byte* data_ = nullptr;
-  bool owned_ = false;
+  Allocator* allocator_ = nullptr;  // of data_; null where that is the caller's
 };
 
 /// The shape that b takes when packed. Errors: kShape (odd n with a gate layout), kDType.

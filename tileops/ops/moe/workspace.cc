@@ -48,6 +48,12 @@ class KeptBlocks {
     blocks_.erase(blocks_.begin());
   }
 
+  void release() {
+    std::lock_guard lock(mutex_);
+    for (const Tensor& block : blocks_) total_bytes_.fetch_sub(block.num_elements());
+    blocks_.clear();
+  }
+
   int64_t total_bytes() const { return total_bytes_.load(); }
 
  private:
@@ -161,5 +167,7 @@ IntermediatesGuard::~IntermediatesGuard() {
 }
 
 int64_t kept_workspace_bytes() { return kept_blocks().total_bytes(); }
+
+void release_kept_workspace() { kept_blocks().release(); }
 
 }  // namespace tileops

@@ -50,4 +50,7 @@ constexpr int64_t padded_bytes(int64_t bytes) { return (bytes + 255) / 256 * 256
 /// Bytes of the kept blocks of this process, in use or not.
 int64_t kept_workspace_bytes();
 
+/// Frees the kept blocks that no call and no tensor uses; the next call allocates again.
+void release_kept_workspace();
+
 }  // namespace tileops

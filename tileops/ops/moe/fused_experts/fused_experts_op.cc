@@ -11,10 +11,9 @@
 namespace tileops {
 namespace {
 
-/// Up to so many routes the indexed path is taken where it is not forced or forbidden.
-constexpr int64_t kSmallRoutesOnCpu = 512;
+/// Up to so many routes a GPU takes the indexed path where it is not forced or forbidden.
 constexpr int64_t kSmallRoutesOnGpu = 256;
-constexpr int64_t kSmallRoutesOfExpert = 4;  // on average, on a GPU: bench/notes/hopper_moe.md
+constexpr int64_t kSmallRoutesOfExpert = 4;  // on average: bench/notes/hopper_moe.md
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 
@@ -43,6 +42,12 @@ bool can_stream(const Tensor& rows) {
   constexpr int64_t kStep = 8, kAlignment = 16;
   return rows.size(-1) % kStep == 0 && is_inner_contiguous(rows) &&
          alignment_of(rows) >= kAlignment;
+}
+
+int64_t permuted_path_bytes(int64_t num_routes, int64_t num_experts, int64_t hidden,
+                            int64_t inter) {
+  return 256 + padded_bytes(4 * num_routes) + padded_bytes(4 * num_experts) +
+         2 * padded_bytes(2 * num_routes * hidden) + padded_bytes(2 * num_routes * inter);
 }
 
 std::optional<RoutingEpilogue> epilogue_of(double routed_scaling_factor) {
@@ -95,40 +100,43 @@ Tensor FusedMoEExpertsFwdOp::invoke(const Op& op, const Tensor& hidden_states,
 
 int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,
                                               int64_t num_experts, int64_t hidden, int64_t inter) {
-  const int64_t num_rows = num_tokens * top_k;
-  const int64_t index = padded_bytes(4 * num_rows), activated = padded_bytes(2 * num_rows * inter);
-  const int64_t permuted = 2 * padded_bytes(2 * num_rows * hidden) + padded_bytes(4 * num_experts);
-  const int64_t indexed = padded_bytes(4 * num_rows * hidden);
-  return 256 + index + activated + std::max(permuted, indexed);
+  const int64_t num_routes = num_tokens * top_k;
+  return std::max(permuted_path_bytes(num_routes, num_experts, hidden, inter),
+                  IndexedExpertMLPFwdOp::workspace_bytes(num_routes, hidden, inter));
 }
 
-/// Batch invariance keeps to one path, whatever the number of routes.
+/// On the CPU the indexed path is as fast for any number of routes and takes a third of the memory.
+/// Batch invariance keeps to one path of a device, whatever the number of routes.
 bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
   if (settings_.small_route != SmallRoute::kAuto)
     return settings_.small_route == SmallRoute::kAlways;
+  if (call.device().type == DeviceType::kCPU) return true;
   if (settings_.batch_invariant) return false;
-  const int64_t num_routes = call.input(2).num_elements();
-  if (call.device().type == DeviceType::kCPU) return num_routes <= kSmallRoutesOnCpu;
   const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
   const int64_t of_experts = kSmallRoutesOfExpert * w_down.shape()[0];
-  return num_routes <= std::min(kSmallRoutesOnGpu, of_experts) && can_stream(call.input(0)) &&
-         can_stream(w_gate_up) && can_stream(w_down);
+  return call.input(2).num_elements() <= std::min(kSmallRoutesOnGpu, of_experts) &&
+         can_stream(call.input(0)) && can_stream(w_gate_up) && can_stream(w_down);
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {
   const Tensor &hidden_states = call.input(0), &topk_weights = call.input(1),
                &topk_ids = call.input(2);
   const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
-  const int64_t num_experts = w_gate_up.shape()[0];
+  const int64_t num_experts = w_gate_up.shape()[0], num_routes = topk_ids.num_elements();
+  const int64_t hidden = w_down.shape()[1], inter = w_down.shape()[2];
+  const bool is_indexed = takes_indexed_path(call);
   Tensor output = call.out();
   std::optional<IntermediatesGuard> intermediates;
   if (CallMode::current() == nullptr) {  // a graph allocates for itself
     output = call.output();
+    const int64_t indexed_bytes = IndexedExpertMLPFwdOp::workspace_bytes(num_routes, hidden, inter);
+    const int64_t permuted_bytes = permuted_path_bytes(num_routes, num_experts, hidden, inter);
+    const int64_t kept_bytes = is_indexed ? indexed_bytes : permuted_bytes;
+    const bool is_given = WorkspaceScope::current().defined();
     intermediates.emplace(kName.data(), call.device(),
-                          workspace_bytes(topk_ids.shape()[0], topk_ids.shape()[1], num_experts,
-                                          w_down.shape()[1], w_down.shape()[2]));
+                          is_given ? std::max(indexed_bytes, permuted_bytes) : kept_bytes);
   }
-  if (takes_indexed_path(call)) {
+  if (is_indexed) {
     return {indexed_small_route_(
         hidden_states, topk_weights, topk_ids, w_gate_up, w_down,
         IndexedExpertMLPFwdOp::Optional{call.input(5), call.input(6), output})};

@@ -4,13 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
 #include "tileops/core/error.h"
+#include "tileops/cpu/parallel.h"
 #include "tileops/op/trace.h"
 #include "tileops/ops/moe/packed_experts.h"
 #include "tileops/ops/moe/workspace.h"
@@ -105,8 +108,9 @@ TEST(FusedMoEExperts, TheRecordSaysWhichPathServed) {
   const FusedMoEExpertsFwdOp op;
   run(op, random_problem(4, 2, 3, 16, 8, DType::kBF16, 1));
   EXPECT_THAT(stages_that_ran(op), ElementsAre("indexed_small_route"));
-  run(op, random_problem(400, 2, 3, 16, 8, DType::kBF16, 2));
-  EXPECT_THAT(stages_that_ran(op), ElementsAre("pre_permute", "expert_mlp", "post_permute"));
+  const FusedMoEExpertsFwdOp permuted({.small_route = SmallRoute::kNever});
+  run(permuted, random_problem(4, 2, 3, 16, 8, DType::kBF16, 2));
+  EXPECT_THAT(stages_that_ran(permuted), ElementsAre("pre_permute", "expert_mlp", "post_permute"));
 }
 
 TEST(FusedMoEExperts, Contract_E2_OneInstanceServesAnyExpertCount) {
@@ -189,6 +193,72 @@ TEST(FusedMoEExperts, WithoutAWorkspaceABlockIsKeptFromCallToCall) {
   EXPECT_EQ(kept_workspace_bytes(), kept);
 }
 
+/// Counts what is in use at once of what it hands out; a call allocates on its own thread alone.
+class PeakAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes, Stream) override {
+    used_ += static_cast<int64_t>(bytes);
+    peak_ = std::max(peak_, used_);
+    return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  }
+  void deallocate(void* data, size_t bytes, Stream) noexcept override {
+    used_ -= static_cast<int64_t>(bytes);
+    std::free(data);
+  }
+  int64_t peak() const { return peak_; }
+
+ private:
+  int64_t used_ = 0, peak_ = 0;
+};
+
+struct Sizes {
+  int64_t num_tokens, top_k, num_experts, hidden, inter;
+};
+
+Problem zero_weights(const Sizes& m) {
+  const auto zeros = [](const Shape& shape) {
+    const Tensor tensor = Tensor::empty(shape, DType::kBF16);
+    std::memset(tensor.data(), 0, static_cast<size_t>(2 * tensor.num_elements()));
+    return tensor;
+  };
+  Problem p = random_problem(m.num_tokens, m.top_k, m.num_experts, 1, 1, DType::kBF16, 15);
+  p.x = zeros({m.num_tokens, m.hidden});
+  p.experts.w_gate_up = zeros({m.num_experts, 2 * m.inter, m.hidden});
+  p.experts.w_down = zeros({m.num_experts, m.hidden, m.inter});
+  return p;
+}
+
+int64_t peak_bytes_of_a_call(const FusedMoEExpertsFwdOp& op, const Problem& p) {
+  auto& allocator = *new PeakAllocator;  // the op's record outlives this
+  release_kept_workspace();
+  Allocator* outer = set_allocator(DeviceType::kCPU, &allocator);
+  run(op, p);
+  release_kept_workspace();
+  set_allocator(DeviceType::kCPU, outer);
+  return allocator.peak();
+}
+
+/// With two threads; each more may take scratch of its own.
+TEST(FusedMoEExperts, ACallsMemoryIsBoundedByItsTensorsAndOneIntermediate) {
+  const int64_t more_threads_bytes = int64_t{2 << 20} * std::max(0, cpu::num_threads() - 2);
+  for (const Sizes& m : {Sizes{1024, 8, 8, 1024, 384},      // Qwen3-30B's ratios
+                         Sizes{2048, 2, 4, 1024, 3584},     // Mixtral's
+                         Sizes{512, 8, 8, 1792, 512},       // DeepSeek-V3's
+                         Sizes{2048, 4, 4, 1440, 1440}}) {  // GPT-OSS's
+    const Problem p = zero_weights(m);
+    const int64_t in_bytes = m.num_tokens * (2 * m.hidden + 8 * m.top_k);
+    const int64_t out_bytes = m.num_tokens * 2 * m.hidden;
+    const int64_t intermediate_bytes = 2 * m.num_tokens * m.top_k * std::max(m.hidden, m.inter);
+    for (const bool batch_invariant : {false, true}) {
+      const FusedMoEExpertsFwdOp op({.batch_invariant = batch_invariant});
+      const int64_t peak_bytes = in_bytes + peak_bytes_of_a_call(op, p);
+      EXPECT_LE(10 * (peak_bytes - more_threads_bytes),
+                12 * (in_bytes + out_bytes + intermediate_bytes))
+          << "H " << m.hidden << " F " << m.inter;
+    }
+  }
+}
+
 TEST(FusedMoEExperts, PackedExpertsServeWhileTheyLive) {
   const Problem p = random_problem(33, 2, 5, 40, 24, DType::kBF16, 14);
   const auto want = testing::experts_definition(p.experts, p.x, p.weights, p.ids, 1);
@@ -233,7 +303,7 @@ TEST(FusedMoEExperts, PackedExpertsServeWithoutTheWeightsThemselves) {
 
 TEST(FusedMoEExperts, Contract_F2_ATraceShowsOnlyTheLeaves) {
   const Problem p = random_problem(600, 2, 3, 16, 8, DType::kBF16, 10);
-  const FusedMoEExpertsFwdOp op;
+  const FusedMoEExpertsFwdOp op({.small_route = SmallRoute::kNever});
   const Tensor inputs[] = {p.x,      p.weights, p.ids, p.experts.w_gate_up, p.experts.w_down,
                            Tensor(), Tensor()};
   const Graph graph = trace(op, {inputs, {}});

@@ -47,6 +47,8 @@ struct Rows {
       tokens.push_back(static_cast<int32_t>(route / topk_ids.shape()[1]));
     }
   }
+  int64_t count() const { return static_cast<int64_t>(tokens.size()); }
+
   std::vector<cpu::RowSegment> segments;
   std::vector<int32_t> tokens;  // of each row
   Tensor row_of_route;          // [T·K], −1 for a dropped one
@@ -126,32 +128,51 @@ class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
  private:
   void compute(const Args& args, const cpu::GemmOptions& options) const {
     const Rows rows(args.topk_ids, args.w_down.shape()[0]);
-    const auto num_rows = static_cast<int64_t>(rows.tokens.size());
-    const int64_t hidden = args.w_down.shape()[1], inter = args.w_down.shape()[2];
+    const Tensor activated =
+        Tensor::empty({rows.count(), args.w_down.shape()[2]}, args.hidden_states.dtype());
+    gate_up(args, rows, activated, options);
+    down_and_combine(args, rows, activated, options);
+  }
+
+  void gate_up(const Args& args, const Rows& rows, const Tensor& activated,
+               const cpu::GemmOptions& options) const {
     const Tensor& x = args.hidden_states;
-    const Tensor activated = Tensor::empty({num_rows, inter}, x.dtype());
-    const Tensor expert_rows = Tensor::empty({num_rows, hidden}, DType::kF32);
-    const cpu::WeightsView gate_up = weights_view(args.w_gate_up), down = weights_view(args.w_down);
-    const auto packed_gate_up = find_packed(gate_up, cpu::gate_layout(activation_.kind));
-    const auto packed_down = find_packed(down, cpu::GateLayout::kNone);
+    const cpu::WeightsView weights = weights_view(args.w_gate_up);
+    const auto packed = find_packed(weights, cpu::gate_layout(activation_.kind));
     cpu::grouped_gemm(
         {.segments = rows.segments,
          .a = {x.data(), x.dtype(), x.strides()[0], x.strides()[1], rows.tokens.data()},
-         .b = gate_up,
-         .packed_b = packed_gate_up.get(),
+         .b = weights,
+         .packed_b = packed.get(),
          .bias = bias_view(args.b_gate_up),
          .activation = activation_,
-         .out = {activated.data(), activated.dtype(), inter}},
+         .out = {activated.data(), activated.dtype(), activated.shape()[1]}},
         options);
-    cpu::grouped_gemm({.segments = rows.segments,
-                       .a = {activated.data(), activated.dtype(), inter},
-                       .b = down,
-                       .packed_b = packed_down.get(),
-                       .bias = bias_view(args.b_down),
-                       .out = {expert_rows.data(), DType::kF32, hidden}},
-                      options);
-    weighted_reduce(expert_rows, row_matrix(MGroupedLayout::contiguous(), expert_rows),
-                    args.topk_weights, rows.row_of_route, scale_, args.out);
+  }
+
+  /// Some columns at a time, so that the experts' rows take little memory and stay in the caches.
+  void down_and_combine(const Args& args, const Rows& rows, const Tensor& activated,
+                        const cpu::GemmOptions& options) const {
+    const int64_t hidden = args.w_down.shape()[1];
+    const int64_t step = held_columns(rows.count(), hidden);
+    const Tensor expert_rows = Tensor::empty({rows.count(), step}, activated.dtype());
+    const cpu::WeightsView weights = weights_view(args.w_down);
+    const auto packed = find_packed(weights, cpu::GateLayout::kNone);
+    for (int64_t column = 0; column < hidden; column += step) {
+      const int64_t num_columns = std::min(step, hidden - column);
+      cpu::grouped_gemm({.segments = rows.segments,
+                         .a = {activated.data(), activated.dtype(), activated.shape()[1]},
+                         .b = weights,
+                         .packed_b = packed.get(),
+                         .bias = bias_view(args.b_down),
+                         .out = {expert_rows.data(), expert_rows.dtype(), step},
+                         .first_output = column,
+                         .num_outputs = num_columns},
+                        options);
+      const Tensor sums = expert_rows.narrow(1, 0, num_columns);
+      weighted_reduce(sums, row_matrix(MGroupedLayout::contiguous(), sums), args.topk_weights,
+                      rows.row_of_route, scale_, args.out.narrow(1, column, num_columns));
+    }
   }
 
   const Call call_;  // one of those that share the kernel

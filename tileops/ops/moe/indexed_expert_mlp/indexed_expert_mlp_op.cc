@@ -6,6 +6,7 @@
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
+#include "tileops/ops/moe/workspace.h"
 
 namespace tileops {
 namespace indexed_expert_mlp {
@@ -52,7 +53,19 @@ Value identity_of(const Settings& settings) {
                      settings.batch_invariant};
 }
 
+int64_t held_columns(int64_t num_rows, int64_t hidden) {
+  constexpr int64_t kBytes = 2 << 20, kMinColumns = 256;
+  const int64_t fitting = kBytes / (std::max<int64_t>(num_rows, 1) * 2) / 32 * 32;
+  return std::clamp<int64_t>(fitting, std::min(kMinColumns, hidden), std::max<int64_t>(hidden, 1));
+}
+
 }  // namespace indexed_expert_mlp
+
+int64_t IndexedExpertMLPFwdOp::workspace_bytes(int64_t num_routes, int64_t hidden, int64_t inter) {
+  const int64_t held = indexed_expert_mlp::held_columns(num_routes, hidden);
+  return 256 + padded_bytes(4 * num_routes) + padded_bytes(2 * num_routes * inter) +
+         padded_bytes(2 * num_routes * held);
+}
 
 IndexedExpertMLPFwdOp::IndexedExpertMLPFwdOp(double routed_scaling_factor,
                                              GatedActivation activation, bool batch_invariant,

@@ -11,7 +11,7 @@
 
 namespace tileops {
 
-/// The routed experts of few routes: each distinct expert's weights are read once, rows are
+/// The routed experts by index: each distinct expert's weights are read once, rows are
 /// gathered by index, no permutation is materialised. out[t] = scale · Σ_k topk_weights[t, k] ·
 /// (act(x·gateᵀ, x·upᵀ)·downᵀ + b_down)(expert of (t, k)), k rising, float32.
 /// Shapes: hidden_states [T, H]; topk_weights [T, K] float32; topk_ids [T, K] int32; w_gate_up [E,
@@ -25,6 +25,9 @@ class IndexedExpertMLPFwdOp : public TypedOp<IndexedExpertMLPFwdOp> {
   static constexpr std::string_view kName = "IndexedExpertMLPFwdOp";
   using interfaces = KernelInterfaces<indexed_expert_mlp::IndexedExpertMLP>;
   static std::vector<AnyImplementation> kernel_types();
+
+  /// Bytes of workspace that hold the intermediates of a call of so many routes.
+  static int64_t workspace_bytes(int64_t num_routes, int64_t hidden, int64_t inter);
 
   explicit IndexedExpertMLPFwdOp(double routed_scaling_factor = 1.0,
                                  GatedActivation activation = GatedActivation::silu_and_mul,
