@@ -27,11 +27,15 @@ struct PackedExperts::Entry {
 
 namespace {
 
+/// A shared expert's [N, K] is one expert's.
 cpu::WeightsView weights_view(const Tensor& w) {
   TILEOPS_CHECK(ErrorKind::kDevice, w.device().type == DeviceType::kCPU,
                 "PackedExperts: weights must be on the cpu, got {}", to_string(w));
-  TILEOPS_CHECK(ErrorKind::kShape, w.rank() == 3,
-                "PackedExperts: weights must be [E, N, K], got {}", to_string(w));
+  TILEOPS_CHECK(ErrorKind::kShape, w.rank() == 2 || w.rank() == 3,
+                "PackedExperts: weights must be [E, N, K] or [N, K], got {}", to_string(w));
+  if (w.rank() == 2) {
+    return {w.data(), w.dtype(), 1, w.shape()[0], w.shape()[1], 0, w.strides()[0], w.strides()[1]};
+  }
   return {w.data(),     w.dtype(),      w.shape()[0],   w.shape()[1],
           w.shape()[2], w.strides()[0], w.strides()[1], w.strides()[2]};
 }

@@ -18,7 +18,8 @@ namespace tileops {
 /// Thread safety: may be made, used and dropped while calls run; a running call keeps its copy.
 class PackedExperts {
  public:
-  /// w_gate_up [E, 2F, H] for the activation's order of rows, w_down [E, H, F].
+  /// w_gate_up [E, 2F, H] for the activation's order of rows, w_down [E, H, F]; of a shared expert
+  /// [2S, H] and [H, S], for silu_and_mul (read packed where one rank computes all of it).
   /// Errors: kShape, kDType, kDevice, kOutOfMemory.
   PackedExperts(const Tensor& w_gate_up, const Tensor& w_down,
                 const GatedActivation& activation = GatedActivation::silu_and_mul);

@@ -10,6 +10,7 @@
 #include "tileops/cpu/parallel.h"
 #include "tileops/ops/moe/cpu_gemm_options.h"
 #include "tileops/ops/moe/elements.h"
+#include "tileops/ops/moe/packed_lookup.h"
 #include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_kernel.h"
 #include "tileops/ops/moe/tuning_inputs.h"
 #include "tileops/perf/random_tensor.h"
@@ -64,12 +65,21 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
     else
       gate_up_of_shard(args, activated, options);
     const cpu::RowSegment all{0, num_tokens, 0};
-    const Strides& down = args.w_down.strides();
+    const Strides& strides = args.w_down.strides();
+    const cpu::WeightsView down{element_at(args.w_down, shard_.tp_rank * size * strides[1]),
+                                args.w_down.dtype(),
+                                1,
+                                hidden,
+                                size,
+                                0,
+                                strides[0],
+                                strides[1]};
+    const auto packed = find_packed(down, cpu::GateLayout::kNone);
     cpu::grouped_gemm(
         {.segments = {&all, 1},
          .a = {activated.data(), activated.dtype(), size},
-         .b = {element_at(args.w_down, shard_.tp_rank * size * down[1]), args.w_down.dtype(), 1,
-               hidden, size, 0, down[0], down[1]},
+         .b = down,
+         .packed_b = packed.get(),
          .out = {args.out.data(), args.out.dtype(), args.out.strides()[0], args.out.strides()[1]}},
         options);
   }
@@ -81,10 +91,13 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
   void gate_up(const Args& args, const Tensor& activated, const cpu::GemmOptions& options) const {
     const cpu::RowSegment all{0, activated.shape()[0], 0};
     const Tensor& w = args.w_gate_up;
+    const cpu::WeightsView weights{w.data(),       w.dtype(),     1, w.shape()[0], w.shape()[1], 0,
+                                   w.strides()[0], w.strides()[1]};
+    const auto packed = find_packed(weights, cpu::GateLayout::kStacked);
     cpu::grouped_gemm({.segments = {&all, 1},
                        .a = rows_of(args.hidden_states),
-                       .b = {w.data(), w.dtype(), 1, w.shape()[0], w.shape()[1], 0, w.strides()[0],
-                             w.strides()[1]},
+                       .b = weights,
+                       .packed_b = packed.get(),
                        .activation = {.kind = cpu::Activation::kSiluAndMul},
                        .out = {activated.data(), activated.dtype(), activated.shape()[1]}},
                       options);

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
 #include "tileops/core/error.h"
+#include "tileops/ops/moe/packed_experts.h"
 
 namespace tileops {
 namespace {
@@ -95,6 +97,22 @@ TEST(SharedExpertMLP, StridesOfEveryTensorAreHonoured) {
     SharedExpertMLPFwdOp(1, 0, false, {.implementation = key})(d.x, d.w_gate_up, d.w_down, out);
     EXPECT_LE(relative_error(elements(out), definition(plain)), tolerance(DType::kBF16)) << key;
   }
+}
+
+TEST(SharedExpertMLP, PackedWeightsServeWhileTheyLive) {
+  const Dense d = random_dense(9, 40, 24, DType::kBF16, 11);
+  const std::vector<double> want = definition(d);
+  const SharedExpertMLPFwdOp op;
+  {
+    const PackedExperts packed(d.w_gate_up, d.w_down);
+    // What the packed copy holds is what is read, not the tensors.
+    std::memset(d.w_gate_up.data(), 0, 64);
+    std::memset(d.w_down.data(), 0, 64);
+    EXPECT_LE(relative_error(elements(op(d.x, d.w_gate_up, d.w_down)), want),
+              tolerance(DType::kBF16));
+  }
+  EXPECT_GT(relative_error(elements(op(d.x, d.w_gate_up, d.w_down)), want),
+            tolerance(DType::kBF16));
 }
 
 TEST(SharedExpertMLP, ErrorsNameTheShard) {
