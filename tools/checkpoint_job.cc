@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/checkpoint_job.h"
 
+#include <chrono>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -53,10 +54,14 @@ Tensor hidden_states(const SafetensorsFile& file, const MoELayerCheckpoint& laye
 
 void set_inputs(const MoELayerCheckpoint& layer, const Tensor& hidden, const spec::Entry& entry,
                 Job& job) {
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  const auto start = std::chrono::steady_clock::now();
+  const Tensor logits = layer.gating_logits(hidden);
+  job.router_us = Microseconds(std::chrono::steady_clock::now() - start).count();
   job.inputs.resize(entry.inputs().size());
   const std::pair<std::string_view, Tensor> tensors[] = {
       {"hidden_states", hidden},
-      {"gating_output", layer.gating_logits(hidden)},
+      {"gating_output", logits},
       {"w_gate_up", layer.w_gate_up},
       {"w_down", layer.w_down},
       {"b_gate_up", layer.b_gate_up},

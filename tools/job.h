@@ -50,6 +50,7 @@ struct Job {
   std::vector<ExpectedSum> expected;  // from the input file
   std::string expected_by;            // who computed them, as the file says
   std::string source;                 // where the inputs are from
+  std::optional<double> router_us;    // that a checkpoint's router took for the logits
 
   std::shared_ptr<Op> make_op(const OpOptions& options) const {
     return op_class->make(params, options);

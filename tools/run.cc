@@ -8,10 +8,12 @@
 #include "tileops/core/check.h"
 #include "tileops/core/safetensors.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/ops/moe/workspace.h"
 #include "tileops/perf/report.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/job.h"
+#include "tools/memory.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
@@ -28,6 +30,7 @@ struct RunOptions {
   std::string device = "cpu";
   int repeat = 5;
   bool no_reference = false;
+  bool pack = false;
   double tolerance = -1;
 };
 
@@ -36,6 +39,7 @@ struct Calls {
   Results results;
   RecordPtr median;
   std::vector<double> times_us;  // in call order
+  int64_t peak_bytes = 0;        // of the first call's own memory, its outputs included
 };
 
 /// What the reference computes, and which elements it wrote.
@@ -46,6 +50,7 @@ struct ReferenceRun {
 };
 
 struct RunResult {
+  PackedInputs packed;
   Calls calls;
   perf::DeviceProfile profile;
   perf::Report report;
@@ -62,7 +67,13 @@ Calls call_repeatedly(const Op& op, const std::vector<Tensor>& inputs, Device de
   if (device.type == DeviceType::kCUDA) cuda::set_synchronous_launches(true);
   for (int i = 0; i < repeat; ++i) {
     progress(fmt::format("{}: call {} of {}", op.name(), i + 1, repeat));
-    calls.results = op.call({inputs, {}});
+    if (i == 0) {
+      const CountedAllocations counted;
+      calls.results = op.call({inputs, {}});
+      calls.peak_bytes = counted.peak_bytes();
+    } else {
+      calls.results = op.call({inputs, {}});
+    }
     records.push_back(op.last_call());
     calls.times_us.push_back(records.back()->elapsed_us().value_or(0));
   }
@@ -163,7 +174,12 @@ Json run_json(const Op& op, const Job& job, const RunResult& run) {
     json["inputs"][op.entry().inputs()[i].name] = facts_text(job.inputs[i]);
   }
   json["profile"] = Json::parse(perf::to_json(run.profile));
+  if (job.router_us) json["router_logits_us"] = *job.router_us;
   json["times_us"] = run.calls.times_us;
+  json["memory"] = {{"call_peak_bytes", run.calls.peak_bytes},
+                    {"kept_workspace_bytes", kept_workspace_bytes()},
+                    {"packed_bytes", PackedExperts::process_bytes()},
+                    {"packing_ms", run.packed.ms}};
   json["report"] = Json::parse(perf::to_json(run.report));
   json["outputs"] = Json::object();
   for (size_t i = 0; i < run.checksums.size(); ++i) {
@@ -193,6 +209,21 @@ std::string profile_text(const perf::DeviceProfile& profile) {
                      profile.busy ? "; measured while the machine was busy, not kept" : "");
 }
 
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string memory_text(const RunResult& run) {
+  std::string text =
+      fmt::format("memory   {} at most for the first call, {} of it kept for the next",
+                  megabytes(run.calls.peak_bytes), megabytes(kept_workspace_bytes()));
+  if (run.packed.routed) {
+    text += fmt::format("; packed weights {}, made in {:.1f} ms",
+                        megabytes(PackedExperts::process_bytes()), run.packed.ms);
+  }
+  return text + "\n";
+}
+
 std::string run_text(const Op& op, const Job& job, const RunResult& run) {
   std::string text = fmt::format("{}({})\n", op.name(), to_string(op.params()));
   text += fmt::format("inputs   from {}\n", job.source);
@@ -201,6 +232,8 @@ std::string run_text(const Op& op, const Job& job, const RunResult& run) {
     text += fmt::format("         {} {}\n", op.entry().inputs()[i].name, facts_text(job.inputs[i]));
   }
   text += fmt::format("device   {}\n", profile_text(run.profile));
+  if (job.router_us) text += fmt::format("router   logits in {:.1f} us, once\n", *job.router_us);
+  if (run.calls.median->device().type == DeviceType::kCPU) text += memory_text(run);
   const auto& times = run.calls.times_us;
   text += fmt::format(
       "calls    {}: first {:.1f} us, least {:.1f} us; the table is of the one of median time\n",
@@ -229,7 +262,9 @@ int run(const Common& common, const RunOptions& options) {
       job.make_op({.target = options.job.target, .implementation = options.job.implementation});
   const Device device = parse_device(options.device);
   const std::vector<Tensor> inputs = place(job.inputs, op->entry(), device);
-  RunResult run{.calls = call_repeatedly(*op, inputs, device, options.repeat)};
+  RunResult run;
+  if (options.pack) run.packed = pack_weights(inputs, op->entry(), op->params());
+  run.calls = call_repeatedly(*op, inputs, device, options.repeat);
   run.profile = profile_of(options, run.calls.median->device());
   run.report = perf::make_report(*run.calls.median, run.profile);
   run.reference = run_reference(*op, job, options);
@@ -262,6 +297,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(1, 1'000'000));
   command.add_option("--profile", options->profile, "The device's rates, stated as JSON")
       ->type_name("FILE");
+  command.add_flag("--pack", options->pack, "Pack the experts' weights for the CPU first");
   command.add_flag("--no-reference", options->no_reference, "Do not compare with the reference");
   command.add_option("--tolerance", options->tolerance, "Relative error that passes")
       ->check(CLI::NonNegativeNumber);

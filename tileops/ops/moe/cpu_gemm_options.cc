@@ -44,10 +44,11 @@ perf::ConfigCandidates candidates_of(const CpuGemmCall& call, const Params& forc
   candidates.configs = {cpu_gemm_config(cpu_gemm_options(forced, call.batch_invariant))};
   if (candidates.is_forced || call.batch_invariant || call.dtype != DType::kBF16) return candidates;
   const cpu::IsaLevel level = cpu::active_isa();
-  if (level >= cpu::IsaLevel::kAmx) candidates.configs.push_back({{"inner_loop", "fma"}});
-  if (level >= cpu::IsaLevel::kAvx512Bf16) {
-    candidates.configs.push_back({{"inner_loop", "bf16_dot"}});
-  }
+  const bool has_amx = level >= cpu::IsaLevel::kAmx;
+  const bool has_dot = level >= cpu::IsaLevel::kAvx512Bf16;
+  const bool auto_is_dot = has_dot && !has_amx && cpu::bf16_dot_outruns_fma();
+  if (has_amx || auto_is_dot) candidates.configs.push_back({{"inner_loop", "fma"}});
+  if (has_dot && !auto_is_dot) candidates.configs.push_back({{"inner_loop", "bf16_dot"}});
   return candidates;
 }
 
