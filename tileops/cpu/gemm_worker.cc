@@ -164,6 +164,9 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
     } else if (blocks == 1) {  // which reads its panel once
       tile.prefetch = tile.b + kStreamAhead;
       tile.prefetch_step = 2 * kLineBytes;
+      const bool continues = after == nullptr || after == t.b + tile.k * bytes_per_k;
+      for (int64_t at = 0; !continues && at < kStreamAhead; at += kLineBytes)
+        __builtin_prefetch(after + at, 0, 2);
     } else if (i < 2 && after != nullptr) {  // the others read this one from the cache
       tile.prefetch = after + i * kLineBytes * tile.k / 2;
       tile.prefetch_step = kLineBytes;

@@ -173,10 +173,13 @@ HWY_INLINE hn::Vec<U32> load_columns(const std::byte* row, int i) {
   }
 }
 
-/// A line of one side: 16 columns of two k.
+/// A line of one side: 16 columns of two k. The columns after them, which the next panel takes, are
+/// fetched meanwhile: rows are too far apart for the core to do so.
 template <DType kB, bool kInterleaved, bool kRight>
 HWY_INLINE void store_column_line(const std::byte* first, const std::byte* second,
                                   std::byte* line) {
+  __builtin_prefetch(first + kLineBytes, 0, 2);
+  __builtin_prefetch(second + kLineBytes, 0, 2);
   for (int i = 0; i < 16; i += kLanes) {
     const auto a = load_columns<kInterleaved, kRight>(first, i);
     const auto b = load_columns<kInterleaved, kRight>(second, i);

@@ -14,7 +14,7 @@ namespace tileops {
 
 /// While it lives, every op of this process that is called with these weights (the same data, shape
 /// and strides, on the CPU) reads the packed copy; without it, weights are packed as they are used.
-/// The weights' contents must not change meanwhile. Move-only.
+/// The weights' contents must not change meanwhile: that is why no op packs on its own. Move-only.
 /// Thread safety: may be made, used and dropped while calls run; a running call keeps its copy.
 class PackedExperts {
  public:

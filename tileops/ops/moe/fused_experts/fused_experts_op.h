@@ -32,8 +32,9 @@ struct ExpertsSettings {
 ///         2F, H]; w_down [E, H, F]; b_gate_up [E, 2F], b_down [E, H], together or absent; output
 ///         [T, H]. dtype: float16 or bfloat16, one for all. Ids outside [0, E) are dropped;
 ///         duplicates each count.
-/// Memory: on the CPU beyond its inputs at most 1.2 x (inputs + outputs + the larger one of [T·K, H]
-///         and [T·K, F]) less the inputs, and for each thread about 450 bytes · max(H, F) of scratch.
+/// Memory: on the CPU, its inputs included, at most 1.2 x (inputs + outputs + the larger one of
+///         [T·K, H] and [T·K, F]) where that is well above 8 MiB and the threads' scratch, which is
+///         about 450 bytes · max(H, F) each.
 /// Bits:   equal from run to run; with batch_invariant a token's are those that it has alone.
 /// Errors: kShape, kDType, kDevice, kValue (the spec's checks); those of the stages.
 /// Source: fused_experts.yaml.

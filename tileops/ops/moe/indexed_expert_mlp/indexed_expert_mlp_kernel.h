@@ -75,8 +75,8 @@ Implementation<IndexedExpertMLP> cpu_segments();
 Implementation<IndexedExpertMLP> sm90_stream();
 Implementation<IndexedExpertMLP> sm90_rows();
 
-/// Columns of the experts' rows that exist at a time: so many that the rows take 2 MiB, but no
-/// fewer than 256, a multiple of 32. What they are packed and listed for again is nothing then.
+/// Columns of the experts' rows that exist at a time: so many that the rows take 8 MiB, but no
+/// fewer than 512, a multiple of 32. Fewer would pack the activated rows too often.
 int64_t held_columns(int64_t num_rows, int64_t hidden);
 
 }  // namespace tileops::indexed_expert_mlp

@@ -54,7 +54,7 @@ Value identity_of(const Settings& settings) {
 }
 
 int64_t held_columns(int64_t num_rows, int64_t hidden) {
-  constexpr int64_t kBytes = 2 << 20, kMinColumns = 256;
+  constexpr int64_t kBytes = 8 << 20, kMinColumns = 512;
   const int64_t fitting = kBytes / (std::max<int64_t>(num_rows, 1) * 2) / 32 * 32;
   return std::clamp<int64_t>(fitting, std::min(kMinColumns, hidden), std::max<int64_t>(hidden, 1));
 }
