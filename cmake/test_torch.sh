@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # cmake/test_torch.sh [PYTHON]: the library beside PyTorch and transformers. PYTHON has torch, numpy, safetensors
-# and transformers 5; without it, a virtual environment in build/venv_torch is made once.
+# and transformers 5: else TILEOPS_VENV's, else that of build/venv/test (cmake/test_python.sh),
+# else one of its own, made once.
 set -euo pipefail
-python=${1:+$(realpath -s "$1")}
+given=${1:+$(realpath -s "$1")}
 cd "$(dirname "$0")/.."
-if [ -z "$python" ]; then
-  python=build/venv_torch/bin/python
-  "$python" -c 'import torch, transformers, safetensors, numpy' 2> /dev/null || {
-    python3 -m venv --clear build/venv_torch
-    "$python" -m pip install -q torch==2.11.0 numpy safetensors 'transformers==5.17.*'
+venv=${TILEOPS_VENV:-build/venv/test}
+python=${given:-$venv/bin/python}
+if [ ! -e "$python" ]; then
+  venv=build/venv/torch
+  python=$venv/bin/python
+  [ -e "$venv/complete" ] || {
+    rm -rf "$venv"
+    "${TILEOPS_PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check torch==2.11.0 numpy safetensors transformers
+    touch "$venv/complete"
   }
 fi
 cmake/build.sh dev call_server
