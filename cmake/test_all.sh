@@ -30,7 +30,6 @@ elif [ "$code" != 0 ]; then
 fi
 
 cmake/test_python.sh
-cmake/test_torch.sh  # 1,000 random MoE layers, and a trained model, beside PyTorch
 python=build/venv/test/bin/python
 cmake/test_torch.sh "$python"
 header=$("$python" -c 'import torch; print(f"{torch.__path__[0]}/include/ATen/dlpack.h")')

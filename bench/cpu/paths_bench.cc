@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FusedMoEExpertsFwdOp by its two paths, indexed and permuted, in turn on the same call; bf16, silu.
-// Routing and layers rotate, so that experts come from memory.
+// FusedMoEExpertsFwdOp by its two paths, indexed and permuted, in turn; bf16, silu. Routing and
+// layers rotate, so that experts come from memory.
 //
 //   cpu_paths_bench [model=qwen3-30b|mixtral] [tokens=1,16,64,128,512,2048]
 //                   [weights=packed|unpacked|transposed] [turns=8]
