@@ -66,7 +66,7 @@ class Timer:
 
     def sample(self, calls, cold):
         times, total = [], 0.0
-        while len(times) < 5 or (total < self.budget / 2 and len(times) < 60):
+        while len(times) < 3 or (total < self.budget / 2 and len(times) < 60):
             times.append(self.once(calls[len(times) % len(calls)], cold))
             total += times[-1]
         return statistics.median(times)
@@ -178,6 +178,20 @@ def experts_transformers(w_gate_up, w_down):
         module, hidden, ids.long(), weights.to(hidden.dtype))
 
 
+def experts_vllm(w_gate_up, w_down):
+    from vllm import _custom_ops
+
+    isa = "amx" if torch.cpu._is_amx_tile_supported() else "vec"
+    packed = [_custom_ops.cpu_prepack_moe_weight(w, isa) for w in (w_gate_up, w_down)]
+
+    def call(hidden, ids, weights):
+        out = torch.empty_like(hidden)
+        _custom_ops.cpu_fused_moe(out, hidden, *packed, None, None, weights, ids, "silu", isa)
+        return out
+
+    return call
+
+
 EXPERTS = {
     "torch loop": experts_loop,
     "torch._grouped_mm": experts_grouped_mm,
@@ -221,7 +235,8 @@ def experts_peers(row, routings, weights_of, timer, device):
         return {"error_to_float32": error} | timer.measure(
             [lambda each=each: peer(*each) for each in inputs])
 
-    return {name: attempt(measure, make) for name, make in EXPERTS.items()}
+    peers = EXPERTS if device == "cuda" else EXPERTS | {"vLLM, packed": experts_vllm}
+    return {name: attempt(measure, make) for name, make in peers.items()}
 
 
 # Grouped GEMM: peers as (a, ends) -> rows ---------------------------------------------------------------
@@ -282,7 +297,7 @@ def attempt(measure, what):
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
 
 
-def add_peers(row, folder, weights_of, timer, device):
+def add_peers(row, weights_of, timer, device):
     if "error" in row or "metadata_file" not in row:
         return
     metadata = read_int32(row["metadata_file"])
@@ -292,10 +307,11 @@ def add_peers(row, folder, weights_of, timer, device):
         row["peers"] = peers_of(row, sets, weights_of, timer, device)
 
 
-def run_ours(arguments, rows_path, folder):
+def run_ours(arguments, folder, *options):
     json_path = folder / "ours.json"
-    command = [arguments.tileops, "bench", "--rows", rows_path, "--device", arguments.device, "--json", json_path,
-               "--metadata", folder, "--seconds", str(arguments.seconds)]
+    json_path.unlink(missing_ok=True)
+    command = [arguments.tileops, "bench", "--rows", folder / "rows.json", "--device", arguments.device, "--json",
+               json_path, "--metadata", folder, "--seconds", str(arguments.seconds), *options]
     command += ["--tune"] if arguments.tune else []
     done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=False)
     if not json_path.exists():
@@ -309,8 +325,12 @@ def measure_row(row, arguments, timer, weights_of):
         folder = pathlib.Path(name)
         (folder / "rows.json").write_text(json.dumps({"rows": [row]}))
         weights_of.drop()  # ours needs the memory
-        ours = run_ours(arguments, folder / "rows.json", folder)
-        add_peers(ours["rows"][0], folder, weights_of, timer, arguments.device)
+        ours = run_ours(arguments, folder)
+        if arguments.device == "cpu":
+            packed = run_ours(arguments, folder, "--pack")["rows"][0]
+        add_peers(ours["rows"][0], weights_of, timer, arguments.device)
+        if arguments.device == "cpu":
+            ours["rows"][0].setdefault("peers", {})["ours, packed"] = packed
         ours["rows"][0].pop("metadata_file", None)
         return ours
 

@@ -29,6 +29,7 @@ struct BenchCommand {
   std::string metadata;
   bool no_check = false;
   bool tune = false;
+  bool pack = false;
   double seconds = 0.2;
 };
 
@@ -119,6 +120,7 @@ int bench(const BenchCommand& command) {
   BenchOptions options{.device = device,
                        .checks = !command.no_check,
                        .tunes = command.tune,
+                       .packs = command.pack,
                        .seconds = command.seconds,
                        .metadata_folder = command.metadata};
   const std::vector<NamedJob> jobs = jobs_of(command);
@@ -193,6 +195,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
                   "Write each row's metadata inputs to a folder, for peers on the same routing")
       ->type_name("DIR");
   command.add_flag("--no-check", options->no_check, "Time alone");
+  command.add_flag("--pack", options->pack, "On a CPU: pack experts' weights ahead");
   command.add_flag("--tune", options->tune, "Tune each op first");
   command.add_option("--seconds", options->seconds, "Of timed calls a row, about")
       ->check(CLI::Range(0.001, 3600.0));

@@ -10,6 +10,7 @@
 #include "tileops/core/check.h"
 #include "tileops/core/safetensors.h"
 #include "tileops/cuda/copy.h"
+#include "tileops/ops/moe/packed_experts.h"
 #include "tileops/perf/report.h"
 #include "tileops/perf/timer.h"
 #include "tileops/spec/registry.h"
@@ -225,6 +226,26 @@ Json shapes_json(const spec::Entry& entry, const std::vector<Tensor>& inputs) {
   return json;
 }
 
+/// Packed copies of experts' weights, for an op that takes some.
+std::vector<PackedExperts> pack_weights(const Job& job, const spec::Entry& entry,
+                                        const std::vector<std::vector<Tensor>>& sets) {
+  const int gate_up = entry.input_slot("w_gate_up"), down = entry.input_slot("w_down");
+  std::vector<PackedExperts> packed;
+  if (gate_up < 0 || down < 0) return packed;
+  const Value* activation = job.params.find("activation");
+  const void* seen = nullptr;  // sets that share weights come one after the other
+  for (const std::vector<Tensor>& inputs : sets) {
+    const Tensor& w_gate_up = inputs[static_cast<size_t>(gate_up)];
+    const Tensor& w_down = inputs[static_cast<size_t>(down)];
+    if (w_gate_up.rank() != 3 || w_gate_up.data() == seen) continue;
+    seen = w_gate_up.data();
+    packed.emplace_back(w_gate_up, w_down,
+                        activation == nullptr ? GatedActivation::silu_and_mul
+                                              : GatedActivation::from_value(*activation));
+  }
+  return packed;
+}
+
 void measure(const JobOptions& what, const BenchOptions& options, Json& row) {
   const Job job = make_job(what, Contents::kReal);
   const auto entry = spec::entry(what.op);
@@ -242,6 +263,9 @@ void measure(const JobOptions& what, const BenchOptions& options, Json& row) {
   const double call_us = whole_call_us(*op, sets[0]);
   add_sets(job, entry, options.device, num_sets(job.inputs, call_us, options.seconds), sets);
   if (!options.metadata_folder.empty()) write_metadata(*entry, sets, options, row);
+  std::vector<PackedExperts> packed;
+  if (options.packs) packed = pack_weights(job, *entry, sets);
+  row["packed_bytes"] = PackedExperts::process_bytes();
   row["kernels"] = Json::array();
   list_kernels(*op->last_call(), "", row["kernels"]);
   perf::Calls calls;

@@ -19,6 +19,7 @@ struct BenchOptions {
   std::optional<perf::DeviceProfile> profile;  // none: the device's
   bool checks = true;
   bool tunes = false;           // request_tune() before the first call
+  bool packs = false;           // on the CPU: experts\' weights are packed ahead
   double seconds = 0.2;         // of timed calls, about
   std::string metadata_folder;  // where each row\'s metadata inputs go, for peers; "": nowhere
 };

@@ -17,8 +17,8 @@ namespace tileops {
 struct Candidate {
   std::string key;
   bool chosen = false;
-  std::string reason;       // why not chosen; for the chosen one, why it won
-  std::string config = "";  // of the chosen one: "tile_rows=128 (tuned)"; empty where it has none
+  std::string reason;  // why not chosen; for the chosen one, why it won
+  std::string config;  // of the chosen one: "tile_rows=128 (tuned)"; empty where it has none
 };
 
 /// Checks an op's whole table (I4): keys unique; each implementation's interface declared; at most
