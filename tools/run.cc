@@ -46,7 +46,8 @@ struct Calls {
 struct ReferenceRun {
   std::vector<Tensor> results;
   std::vector<Specified> specified;
-  std::string skipped;  // why there is none
+  std::shared_ptr<Op> op;  // that computed them; null where skipped
+  std::string skipped;     // why there is none
 };
 
 struct RunResult {
@@ -100,6 +101,7 @@ ReferenceRun run_reference(const Op& op, const Job& job, const RunOptions& optio
         job.make_op({.target = std::string(kBuiltinTarget), .implementation = kReference});
     const PoisonedAllocations poisoned;
     const Results results = reference->call({job.inputs, {}});
+    run.op = reference;
     run.results.assign(results.begin(), results.end());
     for (size_t i = 0; i < run.results.size(); ++i) {
       if (run.results[i].defined()) run.specified[i] = written(run.results[i]);
@@ -268,6 +270,10 @@ int run(const Common& common, const RunOptions& options) {
   run.profile = profile_of(options, run.calls.median->device());
   run.report = perf::make_report(*run.calls.median, run.profile);
   run.reference = run_reference(*op, job, options);
+  const bool cannot_tell = !run.report.cost && run.report.fault.empty();
+  if (cannot_tell && run.reference.op != nullptr) {
+    perf::set_cost(run.report, run.reference.op->eval_roofline(), run.profile);
+  }
   run.checks = check_results(*op, job, options, run.calls, run.reference);
   for (int i = 0; i < run.calls.results.size(); ++i) {
     const Tensor& result = run.calls.results[i];

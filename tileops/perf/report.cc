@@ -105,6 +105,12 @@ bool Report::has_fault() const {
                                        [](const Report& stage) { return stage.has_fault(); });
 }
 
+void set_cost(Report& report, const spec::Cost& cost, const DeviceProfile& profile) {
+  report.cost = cost;
+  set_floor(report, profile);
+  set_share(report, profile);
+}
+
 Report make_report(const CallRecord& record, const DeviceProfile& profile) {
   Report report;
   report.op = record.op();
@@ -114,11 +120,11 @@ Report make_report(const CallRecord& record, const DeviceProfile& profile) {
     report.kernels.push_back(fmt::format("{}/{}", use.interface, use.entry->implementation));
   }
   try {
-    report.cost = price(record);
-    set_floor(report, profile);
-    set_share(report, profile);
+    set_cost(report, price(record), profile);
   } catch (const Error& error) {
-    report.fault = error.what();
+    const bool cannot_tell =
+        record.device().type == DeviceType::kCUDA && error.kind() == ErrorKind::kState;
+    if (!cannot_tell) report.fault = error.what();
   }
   for (const std::string& name : record.stage_names()) {
     for (const RecordPtr& staged : record.stages(name)) {

@@ -22,7 +22,7 @@ struct Report {
   std::string served_by;             // "builtin" or a target; "" where nothing ran
   std::vector<std::string> kernels;  // the op's own that ran: "grouped_gemm/cpu_blocked"
   std::optional<double> time_us;     // none unless calls were timed
-  std::optional<spec::Cost> cost;    // none where the formula failed
+  std::optional<spec::Cost> cost;    // none where the formula failed, or cannot tell (below)
   double floor_us = 0;               // max(bytes / bandwidth, flops / peak)
   Bound bound = Bound::kNone;
   std::optional<double> share;  // floor / time; none without a time or with a fault
@@ -33,8 +33,11 @@ struct Report {
   bool has_fault() const;
 };
 
-/// A rate above the profile's ceiling becomes a fault of the formula, never a share.
+/// A rate above the profile's ceiling becomes a fault of the formula, never a share. A stage's call
+/// on a GPU keeps no metadata: where its price depends on some, it has none, which is no fault.
 Report make_report(const CallRecord& record, const DeviceProfile& profile);
+/// Gives a report a price that is known from elsewhere, such as the same call on the CPU.
+void set_cost(Report& report, const spec::Cost& cost, const DeviceProfile& profile);
 
 /// A table for a person, one line a stage; faults follow it.
 std::string text(const Report& report);
