@@ -168,6 +168,7 @@ def experts_transformers(w_gate_up, w_down):
 
     class Experts(torch.nn.Module):
         has_gate, has_bias, is_transposed, is_concatenated = True, False, False, True
+        _is_expert_parallel = False  # asked for since transformers 5.19
 
         def _apply_gate(self, gate_up):
             return silu_and_mul(gate_up)
@@ -289,6 +290,32 @@ def gemm_peers(row, metadata, weights_of, timer, device):
     return {name: attempt(timed, name) for name in GEMMS}
 
 
+# Shared expert: torch's two products --------------------------------------------------------------------
+
+
+def shared_expert_peers(row, metadata, weights_of, timer, device):
+    shapes = row["shapes"]
+    w_gate_up, w_down = weights_of.get(shapes["w_gate_up"], shapes["w_down"])
+    inputs = [random(shapes["hidden_states"], 1.0, device) for _ in range(row["input_sets"])]
+    peer = lambda hidden: silu_and_mul(hidden @ w_gate_up.T) @ w_down.T
+    want = silu_and_mul(w_gate_up.float() @ inputs[0][0].float()) @ w_down.float().T
+
+    def timed(_):
+        error = relative_error(peer(inputs[0])[0], want)
+        if not error < TOLERANCE:
+            return {"error": f"wrong: relative error {error:.1e}"}
+        return timer.measure([lambda each=each: peer(each) for each in inputs])
+
+    return {"torch": attempt(timed, None)}
+
+
+PEERS = {
+    "FusedMoEExpertsFwdOp": experts_peers,
+    "MoEGroupedGemmFwdOp": gemm_peers,
+    "SharedExpertMLPFwdOp": shared_expert_peers,
+}
+
+
 def attempt(measure, what):
     """A peer that this installation lacks or that fails is a row that says so."""
     try:
@@ -298,13 +325,11 @@ def attempt(measure, what):
 
 
 def add_peers(row, weights_of, timer, device):
-    if "error" in row or "metadata_file" not in row:
+    if "error" in row or row["op"] not in PEERS:
         return
-    metadata = read_int32(row["metadata_file"])
+    metadata = read_int32(row["metadata_file"]) if "metadata_file" in row else {}
     sets = [metadata[name] for name in sorted(metadata, key=lambda name: int(name.split(".")[0]))]
-    peers_of = {"FusedMoEExpertsFwdOp": experts_peers, "MoEGroupedGemmFwdOp": gemm_peers}.get(row["op"])
-    if peers_of:
-        row["peers"] = peers_of(row, sets, weights_of, timer, device)
+    row["peers"] = PEERS[row["op"]](row, sets, weights_of, timer, device)
 
 
 def run_ours(arguments, folder, *options):

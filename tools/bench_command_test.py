@@ -103,6 +103,12 @@ class Bench(Measuring):
         (row,) = self.bench(GEMM, "--workload", SMALL, "--metadata", self.folder)["rows"]
         self.assertIn(b'"0.layout_metadata"', pathlib.Path(row["metadata_file"]).read_bytes())
 
+    def test_packed_weights_are_named_with_their_memory(self):
+        for options, packs in ((("--pack",), True), ((), False)):
+            (row,) = self.bench(EXPERTS, "--workload", "small-silu", *options)["rows"]
+            self.assertTrue(row["check"]["passed"], row)
+            self.assertEqual(row["packed_bytes"] > 0, packs)
+
     def test_json_alone_goes_to_standard_output(self):
         out = self.succeed("bench", GEMM, "--workload", SMALL, "--seconds", "0.01", "--profile", self.profile,
                            "--json", **self.cache)
