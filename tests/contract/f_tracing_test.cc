@@ -209,7 +209,7 @@ TEST(ContractF, Contract_F3_instances_are_found_by_keys_that_are_never_reused) {
   for (int i = 0; i < 3; ++i) keys.push_back(ScaleOp().key());
   std::sort(keys.begin(), keys.end());
   EXPECT_EQ(std::unique(keys.begin(), keys.end()), keys.end());
-  EXPECT_THAT(keys[0], MatchesRegex("TestScaleFwdOp#[0-9]+"));
+  EXPECT_THAT(keys[0], MatchesRegex("TestScaleFwdOp#[0-9]+\\.[0-9a-f]{8}"));
   const ScaleOp op;
   EXPECT_EQ(&instance_of(op.key()), &op);
 }

@@ -58,6 +58,12 @@ Tensor Call::output(int output) const {
   return op_.signature().allocate_output(tensors_, facts(), output);
 }
 
+int64_t Call::depends_on(const spec::CallExpr& expr) {
+  const int64_t value = expr.evaluate(facts());
+  if (mode_ != nullptr) mode_->depended_on(op_, expr, value);
+  return value;
+}
+
 CallToken Call::token() {
   std::lock_guard lock(filing_);
   if (join_point_ == nullptr) {

@@ -16,6 +16,7 @@
 #include "tileops/dispatch/results.h"
 #include "tileops/op/record.h"
 #include "tileops/spec/facts.h"
+#include "tileops/spec/inference.h"
 
 namespace tileops {
 
@@ -39,6 +40,10 @@ class Call {
   /// What to write an output into: the caller's buffer, else a fresh tensor of the inferred facts,
   /// else absent where the call leaves the output out. Errors: kOutOfMemory.
   Tensor output(int output = 0) const;
+  /// The value of what `forward` lets decide which sub-ops it calls, such as the identity of one
+  /// ("E") or a branch ("T * K <= 512"). A trace notes it: its graph is for the calls that find the
+  /// same. Errors: kSpec, kShape (overflow).
+  int64_t depends_on(const spec::CallExpr& expr);
   /// A Dim index of the signature. Errors: kValue.
   int64_t index(std::string_view name) const { return record_->index(name); }
   Device device() const { return device_; }
@@ -80,6 +85,7 @@ class Call {
   std::string unheld_;
   std::shared_ptr<JoinPoint> join_point_;
   bool selected_here_ = false;
+  bool keeps_record_ = true;
   std::chrono::steady_clock::time_point start_;
 };
 
@@ -125,6 +131,11 @@ class CallMode {
   /// `kernel_for` asks it instead of finding a kernel, while a forward runs under this mode.
   virtual void kernel_asked(const Op& op, std::string_view interface,
                             const KernelQuestion& question) = 0;
+
+  /// That `forward` lets `expr`, of this value, decide which sub-ops it calls.
+  virtual void depended_on(const Op& /*op*/, const spec::CallExpr& /*expr*/, int64_t /*value*/) {}
+  /// That `forward` asks for a sub-op by an identity of this call.
+  virtual void identity_asked() {}
 
   /// The mode of this thread; null where calls are eager.
   static CallMode* current();

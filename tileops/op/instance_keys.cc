@@ -24,8 +24,8 @@ Instances& instances() {
 
 }  // namespace
 
-std::string new_instance_key(std::string_view op_class) {
-  return fmt::format("{}#{}", op_class, instances().next.fetch_add(1));
+std::string new_instance_key(std::string_view op_class, std::string_view fingerprint) {
+  return fmt::format("{}#{}.{}", op_class, instances().next.fetch_add(1), fingerprint);
 }
 
 void announce_instance(const std::string& key, const Op& op) {

@@ -40,7 +40,7 @@ Op::Op(const OpClass& op_class, Params params, OpOptions options,
       default_device_(device_without_tensors(options_, construction_tensors_)),
       signature_(std::make_shared<const spec::Signature>(op_class.entry(), given_params_,
                                                          construction_tensors_)),
-      key_(new_instance_key(op_class.name())) {
+      key_(new_instance_key(op_class.name(), signature_->fingerprint())) {
   check_metadata_count(entry());
   const std::shared_ptr<const KernelTable> table = kernel_table(op_class.name());
   for (const InterfaceType& interface : op_class.interfaces()) {

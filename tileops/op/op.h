@@ -85,6 +85,9 @@ class Op {
   /// Errors: the signature's, selection's, the kernels'; the op is then as before (H1-H4).
   Results call(const spec::CallTensors& tensors) const;
 
+  /// The same as a node of another framework's graph runs it: last_call stays as it was (F3).
+  Results call_as_node(const spec::CallTensors& tensors) const;
+
   /// The last completed call. Errors: kState before any.
   RecordPtr last_call() const;
   /// The price of the last call by the spec's formula. Errors: kState before any call; kSpec.
@@ -164,6 +167,7 @@ class Op {
   };
 
   // The seven steps (op_call.cc).
+  Results run_call(const spec::CallTensors& tensors, bool keeps_record) const;
   Results run_steps(Call& call) const;
   Results run_selected(Call& call) const;
   Results run_target(Call& call, const ServingTarget& serving) const;

@@ -20,9 +20,16 @@ bool check_values_everywhere() {
 
 }  // namespace
 
-Results Op::call(const spec::CallTensors& tensors) const {
+Results Op::call(const spec::CallTensors& tensors) const { return run_call(tensors, true); }
+
+Results Op::call_as_node(const spec::CallTensors& tensors) const {
+  return run_call(tensors, false);
+}
+
+Results Op::run_call(const spec::CallTensors& tensors, bool keeps_record) const {
   if (CallMode* mode = CallMode::current()) return mode->call(*this, tensors);
   Call call(*this, tensors);
+  call.keeps_record_ = keeps_record;
   try {
     return run_steps(call);
   } catch (const std::exception& e) {
@@ -55,7 +62,7 @@ Results Op::run_steps(Call& call) const {
                            call.record_->served_by_.empty() ? name() : call.record_->served_by_);
   // Filing can fail and completing cannot: a call that throws leaves last_call as it was (H1).
   if (call.parent_ != nullptr) call.parent_->file(*this, call.record_);
-  complete(call.record_);
+  if (call.keeps_record_) complete(call.record_);
   return results;
 }
 

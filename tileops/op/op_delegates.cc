@@ -20,6 +20,9 @@ std::mutex& holding_graph() {
 std::shared_ptr<Op> Op::delegate_for(std::string_view stage, const Value& identity,
                                      std::shared_ptr<Op> given,
                                      const std::function<std::shared_ptr<Op>()>& make) const {
+  if (CallMode* mode = CallMode::current(); mode != nullptr && !identity.is_none()) {
+    mode->identity_asked();
+  }
   const DelegateKey key{op_class_.stage_index(stage), identity};
   if (std::shared_ptr<Op> held = delegates_.find(key)) {
     if (given != nullptr && given != held) warn_unused_given(key, *held, *given);

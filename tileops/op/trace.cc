@@ -12,7 +12,7 @@ namespace tileops {
 /// Runs composites' forwards on meta tensors; each leaf call becomes a node.
 class TraceMode final : public CallMode {
  public:
-  TraceMode(const Op& op, const spec::CallTensors& tensors) {
+  TraceMode(const Op& op, const spec::CallTensors& tensors, std::optional<Device> device) {
     graph_.op_ = op.name();
     const auto inputs = op.entry().inputs();
     for (size_t i = 0; i < tensors.inputs.size(); ++i) {
@@ -22,6 +22,7 @@ class TraceMode final : public CallMode {
         device_ = tensors.inputs[i].device();
       }
     }
+    device_ = device.value_or(device_);
     for (size_t i = 0; i < tensors.outs.size(); ++i) {
       graph_.outs_.push_back(add_root(fmt::format("out{}", i), tensors.outs[i], outs_));
     }
@@ -37,7 +38,7 @@ class TraceMode final : public CallMode {
   Results call(const Op& op, const spec::CallTensors& tensors) override {
     const Restore restore(*this);
     if (!open_.empty()) {
-      stage_path_ += (stage_path_.empty() ? "" : ".") + stage_name(*open_.back(), op);
+      stage_path_ += (stage_path_.empty() ? "" : ".") + stage_name(*open_.back().op, op);
     }
     return op.op_class().is_composite() ? call_composite(op, tensors) : call_leaf(op, tensors);
   }
@@ -48,7 +49,25 @@ class TraceMode final : public CallMode {
           op.name(), interface);
   }
 
+  void depended_on(const Op& op, const spec::CallExpr& expr, int64_t value) override {
+    open_.back().says = true;
+    graph_.assumptions_.push_back({op.key(), open_.back().inputs, expr.text(), expr.json(), value});
+  }
+
+  void identity_asked() override {
+    Open& open = open_.back();
+    if (open.says) return;
+    open.says = true;
+    graph_.assumptions_.push_back({open.op->key(), open.inputs, "", "null", 0});
+  }
+
  private:
+  struct Open {
+    const Op* op;
+    std::vector<GraphValue> inputs;
+    bool says = false;  // what its forward depends on
+  };
+
   Results call_composite(const Op& op, const spec::CallTensors& tensors) {
     std::string target = op.serving_target().value_or("");
     bool whole = !target.empty() && target != kBuiltinTarget;
@@ -62,7 +81,9 @@ class TraceMode final : public CallMode {
         "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
         "with target builtin",
         op.name(), target);
-    open_.push_back(&op);
+    Open open{.op = &op};
+    for (const Tensor& input : tensors.inputs) open.inputs.push_back(value_of(op, input));
+    open_.push_back(std::move(open));
     return run_forward(op, tensors, device_);
   }
 
@@ -134,13 +155,13 @@ class TraceMode final : public CallMode {
   Device device_ = kCpuDevice;
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outs_;
-  std::vector<Tensor> traced_;   // by value
-  std::vector<const Op*> open_;  // composites whose forward is running
+  std::vector<Tensor> traced_;  // by value
+  std::vector<Open> open_;      // composites whose forward is running
   std::string stage_path_;
 };
 
-Graph trace(const Op& op, const spec::CallTensors& tensors) {
-  return TraceMode(op, tensors).run(op);
+Graph trace(const Op& op, const spec::CallTensors& tensors, std::optional<Device> device) {
+  return TraceMode(op, tensors, device).run(op);
 }
 
 namespace {

@@ -40,6 +40,13 @@ std::string Graph::text() const {
                         list_text(values_, node.inputs), node.outs.empty() ? "" : " -> ",
                         list_text(values_, node.outs), node.stage, node.key);
   }
+  for (const GraphAssumption& assumption : assumptions_) {
+    text +=
+        assumption.expr.empty()
+            ? fmt::format("  for the sizes of ({}) alone\n", list_text(values_, assumption.inputs))
+            : fmt::format("  where {} is {} of ({})\n", assumption.expr, assumption.value,
+                          list_text(values_, assumption.inputs));
+  }
   return text + fmt::format("  return {}\n", list_text(values_, results_));
 }
 
@@ -81,6 +88,14 @@ std::string Graph::json() const {
                              {"inputs", node.inputs},
                              {"outs", node.outs},
                              {"outputs", node.outputs}});
+  }
+  json["assumptions"] = nlohmann::ordered_json::array();
+  for (const GraphAssumption& assumption : assumptions_) {
+    json["assumptions"].push_back({{"key", assumption.key},
+                                   {"inputs", assumption.inputs},
+                                   {"expr", assumption.expr},
+                                   {"tree", nlohmann::ordered_json::parse(assumption.tree)},
+                                   {"value", assumption.value}});
   }
   json["results"] = results_;
   return json.dump(2);

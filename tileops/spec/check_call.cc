@@ -146,11 +146,12 @@ class CallCheck {
     facts_.writes_elements = false;
     for (size_t j = 0; j < entry_.outputs.size(); ++j) {
       TensorFacts& facts = facts_.outputs[j];
-      const auto& when = entry_.output_specs[j].when;
+      const auto& presence = special.presence[j];
       try {
-        facts.present = !when || evaluate_bool(when->expr.root, env_);
+        facts.present = !presence || evaluate_bool(*presence, env_);
       } catch (const EvalFailure& failure) {
-        raise_failure(entry_, when->field, when->expr.text, failure);
+        const Formula& when = *entry_.output_specs[j].when;
+        raise_failure(entry_, when.field, when.expr.text, failure);
       }
       if (facts.present) infer(special.output_shapes[j], special.output_dtypes[j], j, facts);
     }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tileops/core/check.h"
+#include "tileops/spec/effects.h"
 #include "tileops/spec/params.h"
 #include "tileops/spec/signature_plan.h"
 
@@ -12,7 +13,6 @@ namespace tileops::spec {
 namespace {
 
 constexpr size_t kMaxDecidingInputs = 6;
-constexpr size_t kMaxEffects = 10;
 
 std::string names_text(const EntryImpl& entry) {
   std::vector<std::string_view> names;
@@ -43,39 +43,6 @@ int label_index(const Discriminant& discriminant, Env& env) {
   } catch (const EvalFailure&) {
     return -1;  // a field of another constructor
   }
-}
-
-std::string effect_token(std::string_view effect, std::string_view name, size_t count) {
-  return count == 1 ? std::string(effect) : fmt::format("{}_{}", effect, name);
-}
-
-std::vector<std::string> branch_names(const EntryImpl& entry, const std::vector<int>& buffers,
-                                      const std::vector<int>& mutated,
-                                      const std::vector<int>& optional_outputs) {
-  std::vector<std::string> tokens;
-  tokens.reserve(buffers.size() + mutated.size() + optional_outputs.size());
-  for (int j : buffers) {
-    tokens.push_back(
-        effect_token("out", entry.outputs[static_cast<size_t>(j)].name, buffers.size()));
-  }
-  for (int i : mutated) {
-    tokens.push_back(
-        effect_token("mutated", entry.inputs[static_cast<size_t>(i)].name, mutated.size()));
-  }
-  for (int j : optional_outputs) {
-    tokens.push_back("no_" + entry.outputs[static_cast<size_t>(j)].name);
-  }
-  TILEOPS_CHECK(ErrorKind::kSpec, tokens.size() <= kMaxEffects, "{}: more than {} effects",
-                entry.name, kMaxEffects);
-  std::vector<std::string> branches(size_t{1} << tokens.size());
-  for (size_t bits = 0; bits < branches.size(); ++bits) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if ((bits >> i & 1u) == 0) continue;
-      if (!branches[bits].empty()) branches[bits] += "_";
-      branches[bits] += tokens[i];
-    }
-  }
-  return branches;
 }
 
 std::vector<std::vector<int>> groups_of(const EntryImpl& entry) {
@@ -120,11 +87,12 @@ void choose_cases(const EntryImpl& impl, Env& env, Signature::Plan& plan) {
   for (size_t d : deciding) plan.deciding_inputs.push_back(impl.discriminants[d].input);
   for (size_t bits = 0; bits < size_t{1} << deciding.size(); ++bits) {
     for (size_t i = 0; i < deciding.size(); ++i) key[deciding[i]] = (bits >> i & 1u) != 0 ? 1 : 0;
-    plan.cases.push_back(specialise(impl.plan(key), env));
+    plan.cases.push_back(specialise(impl, impl.plan(key), env));
   }
 }
 
-void bind_effects(const EntryImpl& impl, Signature::Plan& plan) {
+void bind_effects(const Entry& entry, Signature::Plan& plan) {
+  const EntryImpl& impl = entry.impl();
   plan.groups = groups_of(impl);
   for (size_t j = 0; j < impl.outputs.size(); ++j) {
     if (impl.outputs[j].buffer_out) plan.buffer_outputs.push_back(static_cast<int>(j));
@@ -133,8 +101,8 @@ void bind_effects(const EntryImpl& impl, Signature::Plan& plan) {
   for (size_t i = 0; i < impl.inputs.size(); ++i) {
     if (impl.inputs[i].mutated) plan.mutated_inputs.push_back(static_cast<int>(i));
   }
-  plan.branches =
-      branch_names(impl, plan.buffer_outputs, plan.mutated_inputs, plan.optional_outputs);
+  for (EffectBranch& branch : effect_branches(entry))
+    plan.branches.push_back(std::move(branch.name));
 }
 
 }  // namespace
@@ -189,8 +157,13 @@ Signature::Signature(std::shared_ptr<const Entry> entry, const Params& params,
   runner.run(first.construction_steps);
   runner.rules(first.construction_rules, nullptr);
 
-  bind_effects(impl, *plan);
+  bind_effects(*entry_, *plan);
   plan_ = std::move(plan);
+}
+
+std::string Signature::fingerprint() const {
+  const size_t hash = hash_of(entry_->impl().signature_text, to_string(params_));
+  return fmt::format("{:08x}", static_cast<uint32_t>(hash));
 }
 
 Value Signature::value_of(const CallFacts& facts, std::string_view name) const {

@@ -56,6 +56,10 @@ class Signature {
   /// Errors: kValue naming op, tensor, the first bad index and its value.
   void check_contents(const CallTensors& call, const CallFacts& facts) const;
 
+  /// Eight hexadecimal digits of what is called and checked alike: the signature and the
+  /// parameters. The same in every process.
+  std::string fingerprint() const;
+
   /// The value of an index, parameter or let by name, for messages and tools. Errors: kValue.
   Value value_of(const CallFacts& facts, std::string_view name) const;
 

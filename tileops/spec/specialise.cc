@@ -75,7 +75,7 @@ void simplify(Step& step, const ExprNode& node) {
 
 }  // namespace
 
-SpecialPlan specialise(std::shared_ptr<const Plan> plan, Env& env) {
+SpecialPlan specialise(const EntryImpl& entry, std::shared_ptr<const Plan> plan, Env& env) {
   SpecialPlan special;
   for (Step step : plan->steps) {
     if (step.node != nullptr) {
@@ -96,6 +96,10 @@ SpecialPlan specialise(std::shared_ptr<const Plan> plan, Env& env) {
     dtype.node = fold(dtype.node, env);
     dtype.index = dtype.node.op == ExprOp::kIndex ? dtype.node.slot : -1;
     if (dtype.node.op == ExprOp::kDType) dtype.dtypes = dtype_bit(dtype.node.dtype);
+  }
+  for (const TensorSpec& output : entry.output_specs) {
+    auto& presence = special.presence.emplace_back();
+    if (output.when) presence = fold(output.when->expr.root, env);
   }
   for (const Formula* rule : plan->rules) special.rules.push_back(fold(rule->expr.root, env));
   special.plan = std::move(plan);

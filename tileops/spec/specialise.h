@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tileops/spec/plan.h"
@@ -15,11 +16,12 @@ struct SpecialPlan {
   std::vector<Step> steps;
   std::vector<ShapeDecl> output_shapes;
   std::vector<DTypeDecl> output_dtypes;
-  std::vector<ExprNode> rules;  // of plan->rules
-  std::deque<ExprNode> nodes;   // what `steps` points to
+  std::vector<std::optional<ExprNode>> presence;  // of an output that may be left out
+  std::vector<ExprNode> rules;                    // of plan->rules
+  std::deque<ExprNode> nodes;                     // what `steps` points to
 };
 
 /// `env` holds the parameters, and nothing of a call.
-SpecialPlan specialise(std::shared_ptr<const Plan> plan, Env& env);
+SpecialPlan specialise(const EntryImpl& entry, std::shared_ptr<const Plan> plan, Env& env);
 
 }  // namespace tileops::spec

@@ -11,9 +11,8 @@
 namespace tileops {
 namespace {
 
-/// Up to so many routes a GPU takes the indexed path where it is not forced or forbidden.
-constexpr int64_t kSmallRoutesOnGpu = 256;
-constexpr int64_t kSmallRoutesOfExpert = 4;  // on average: bench/notes/hopper_moe.md
+/// Where a GPU takes the indexed path if it is not forced or forbidden: bench/notes/hopper_moe.md.
+constexpr std::string_view kFewRoutesOnGpu = "T * K <= min(256, 4 * E)";
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 
@@ -63,7 +62,9 @@ FusedMoEExpertsFwdOp::FusedMoEExpertsFwdOp(const ExpertsSettings& settings, OpOp
                {"small_route", small_route_name(settings.small_route)},
                {"batch_invariant", settings.batch_invariant}},
               std::move(options)),
-      settings_(settings) {
+      settings_(settings),
+      num_experts_(signature(), "E"),
+      few_routes_on_gpu_(signature(), kFewRoutesOnGpu) {
   expert_mlp_ = delegate_for<"expert_mlp">(settled, nullptr, kLayout, settings.activation,
                                            settings.batch_invariant);
   post_permute_ = delegate_for<"post_permute">(
@@ -107,30 +108,29 @@ int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,
 
 /// On the CPU the indexed path is as fast for any number of routes and takes a third of the memory.
 /// Batch invariance keeps to one path of a device, whatever the number of routes.
-bool FusedMoEExpertsFwdOp::takes_indexed_path(const Call& call) const {
+bool FusedMoEExpertsFwdOp::takes_indexed_path(Call& call) const {
   if (settings_.small_route != SmallRoute::kAuto)
     return settings_.small_route == SmallRoute::kAlways;
   if (call.device().type == DeviceType::kCPU) return true;
   if (settings_.batch_invariant) return false;
-  const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
-  const int64_t of_experts = kSmallRoutesOfExpert * w_down.shape()[0];
-  return call.input(2).num_elements() <= std::min(kSmallRoutesOnGpu, of_experts) &&
-         can_stream(call.input(0)) && can_stream(w_gate_up) && can_stream(w_down);
+  return can_stream(call.input(0)) && can_stream(call.input(3)) && can_stream(call.input(4)) &&
+         call.depends_on(few_routes_on_gpu_) != 0;
 }
 
 Results FusedMoEExpertsFwdOp::forward(Call& call) const {
   const Tensor &hidden_states = call.input(0), &topk_weights = call.input(1),
                &topk_ids = call.input(2);
   const Tensor &w_gate_up = call.input(3), &w_down = call.input(4);
-  const int64_t num_experts = w_gate_up.shape()[0], num_routes = topk_ids.num_elements();
-  const int64_t hidden = w_down.shape()[1], inter = w_down.shape()[2];
+  const int64_t num_routes = topk_ids.num_elements(), hidden = w_down.shape()[1];
+  const int64_t inter = w_down.shape()[2];
   const bool is_indexed = takes_indexed_path(call);
   Tensor output = call.out();
   std::optional<IntermediatesGuard> intermediates;
   if (CallMode::current() == nullptr) {  // a graph allocates for itself
     output = call.output();
     const int64_t indexed_bytes = IndexedExpertMLPFwdOp::workspace_bytes(num_routes, hidden, inter);
-    const int64_t permuted_bytes = permuted_path_bytes(num_routes, num_experts, hidden, inter);
+    const int64_t permuted_bytes =
+        permuted_path_bytes(num_routes, w_gate_up.shape()[0], hidden, inter);
     const int64_t kept_bytes = is_indexed ? indexed_bytes : permuted_bytes;
     const bool is_given = WorkspaceScope::current().defined();
     intermediates.emplace(kName.data(), call.device(),
@@ -141,6 +141,7 @@ Results FusedMoEExpertsFwdOp::forward(Call& call) const {
         hidden_states, topk_weights, topk_ids, w_gate_up, w_down,
         IndexedExpertMLPFwdOp::Optional{call.input(5), call.input(6), output})};
   }
+  const int64_t num_experts = call.depends_on(num_experts_);
   const auto pre_permute = delegate_for<"pre_permute">(num_experts, nullptr, kLayout, num_experts);
   const MoEPrePermuteFwdOp::Output permuted = pre_permute(hidden_states, topk_ids);
   const Tensor expert_output =

@@ -75,9 +75,11 @@ class FusedMoEExpertsFwdOp : public TypedOp<FusedMoEExpertsFwdOp> {
   Results forward(Call& call) const override;
 
  private:
-  bool takes_indexed_path(const Call& call) const;
+  bool takes_indexed_path(Call& call) const;
 
   ExpertsSettings settings_;
+  spec::CallExpr num_experts_;
+  spec::CallExpr few_routes_on_gpu_;
   Held<MoEExpertMLPFwdOp> expert_mlp_;
   Held<MoEPostPermuteFwdOp> post_permute_;
   Held<IndexedExpertMLPFwdOp> indexed_small_route_;
