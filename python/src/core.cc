@@ -19,4 +19,5 @@ NB_MODULE(_core, m) {
   bind_composites(m);
   bind_targets(m);
   bind_moe(m);
+  bind_compile(m);
 }

@@ -101,5 +101,6 @@ void bind_composites(nb::module_& m);
 void bind_targets(nb::module_& m);
 void bind_moe(nb::module_& m);
 void bind_spec(nb::module_& m);
+void bind_compile(nb::module_& m);
 
 }  // namespace tileops::python

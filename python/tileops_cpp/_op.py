@@ -127,8 +127,9 @@ class Op:
     def _bind(self, handle):
         _enable_torch()
         self._handle = handle
+        self._key = handle.key  # a traced call reads attributes of Python alone
         self._call = _core.caller(handle)
-        _instances[handle.key] = self
+        _instances[self._key] = self
 
     def __call__(self, *args, **kwargs):
         if is_compiling():
@@ -157,7 +158,7 @@ class Op:
     @property
     def key(self) -> str:
         """Names this instance in traced graphs; never handed out again."""
-        return self._handle.key
+        return self._key
 
     @property
     def name(self) -> str:
