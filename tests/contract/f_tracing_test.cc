@@ -337,5 +337,25 @@ TEST(ContractF, Contract_F5_an_e2_composite_traces_cold) {
   EXPECT_NE(graph.nodes()[0].key, wider.nodes()[0].key) << "another identity is another instance";
 }
 
+TEST(ContractF, Contract_F5_a_forward_that_does_not_say_what_it_depends_on_fixes_its_sizes) {
+  const WidthOp op("w");
+  const Graph graph = trace_one(op, iota(2, 3));
+  ASSERT_EQ(graph.assumptions().size(), 1u);
+  EXPECT_EQ(graph.assumptions()[0].key, op.key());
+  EXPECT_EQ(graph.assumptions()[0].expr, "");
+  EXPECT_EQ(graph.assumptions()[0].inputs, std::vector<GraphValue>{0});
+  EXPECT_THAT(graph.text(), HasSubstr("  for the sizes of (x) alone\n"));
+  EXPECT_TRUE(trace_one(ChainOp(2, "t"), iota(2, 3)).assumptions().empty());
+}
+
+TEST(ContractF, Contract_F3_a_node_of_another_framework_keeps_no_last_call) {
+  const ScaleOp op;
+  const Tensor inputs[] = {iota(2, 3)};
+  EXPECT_EQ(values_of(op.call_as_node({inputs, {}})[0]), values_of(op(iota(2, 3))));
+  const RecordPtr before = op.last_call();
+  op.call_as_node({inputs, {}});
+  EXPECT_EQ(op.last_call(), before);
+}
+
 }  // namespace
 }  // namespace tileops::contract

@@ -229,6 +229,37 @@ TEST(FusedMoE, ATraceShowsTheLeavesAndRunsAgain) {
   EXPECT_TRUE(bit_equal(graph.run({inputs, {}})[0], run(op, layer).output));
 }
 
+TEST(FusedMoE, ATraceSaysWhatItsForwardsDependedOn) {
+  const FusedMoEFwdOp op(Routing{.top_k = 2});
+  const auto graph_of = [&](int64_t num_tokens, std::optional<Device> device) {
+    const auto meta = [](const Shape& shape) {
+      return Tensor::empty(shape, DType::kBF16, kMetaDevice);
+    };
+    const Tensor inputs[] = {meta({num_tokens, 8}),
+                             meta({num_tokens, 4}),
+                             meta({4, 6, 8}),
+                             meta({4, 8, 3}),
+                             Tensor(),
+                             Tensor(),
+                             Tensor()};
+    return trace(op, {inputs, {}}, device);
+  };
+  const auto says = [](const Graph& graph) {
+    std::vector<std::string> list;
+    for (const GraphAssumption& each : graph.assumptions())
+      list.push_back(each.expr + " is " + std::to_string(each.value));
+    return list;
+  };
+  EXPECT_THAT(says(graph_of(256, {})), ElementsAre("T * K <= 512 is 1"));
+  EXPECT_THAT(says(graph_of(257, {})), ElementsAre("T * K <= 512 is 0", "E is 4"));
+  EXPECT_THAT(says(graph_of(256, Device{DeviceType::kCUDA, 0})), ElementsAre("E is 4"));
+  const Graph graph = graph_of(257, {});
+  const GraphValue weights = graph.assumptions()[1].inputs[3];
+  EXPECT_EQ(graph.values()[static_cast<size_t>(weights)].name, "w_gate_up");
+  EXPECT_THAT(graph.json(), HasSubstr("\"expr\": \"E\""));
+  EXPECT_THAT(graph.text(), HasSubstr("  where E is 4 of ("));
+}
+
 TEST(FusedMoE, TheRouterIsPricedWithTheExpertsThatItsCallRead) {
   const Layer layer = random_layer(7, 6, 16, 8, DType::kBF16, 15);
   const FusedMoEFwdOp op({.top_k = 2});
