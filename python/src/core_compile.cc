@@ -27,15 +27,30 @@ std::string trace_json(const std::string& key, nb::list inputs, nb::list outs,
   return trace(instance_of(key), {input_tensors, out_tensors}, parse_device(device)).json();
 }
 
+std::vector<std::string> names_of(std::span<const spec::TensorDecl> decls) {
+  std::vector<std::string> names;
+  for (const spec::TensorDecl& decl : decls) names.push_back(decl.name);
+  return names;
+}
+
+std::vector<std::string> names_of(std::span<const spec::TensorDecl> decls,
+                                  const std::vector<int>& slots) {
+  std::vector<std::string> names;
+  names.reserve(slots.size());
+  for (int slot : slots) names.push_back(decls[static_cast<size_t>(slot)].name);
+  return names;
+}
+
 nb::list effect_branches(const std::string& name) {
   const std::shared_ptr<const spec::Entry> entry = op_class(name).entry();
   nb::list list;
   if (!entry->has_compile_boundary()) return list;
   for (const spec::EffectBranch& branch : spec::effect_branches(*entry)) {
+    if (!spec::is_possible(branch)) continue;
     nb::dict each;
     each["operator"] = node_name(*entry, branch.name);
-    each["outs"] = branch.outs;
-    each["mutated"] = branch.mutated;
+    each["inputs"] = names_of(entry->inputs());
+    each["outs"] = names_of(entry->outputs(), branch.outs);
     each["fresh"] = spec::fresh_outputs(*entry, branch);
     list.append(each);
   }

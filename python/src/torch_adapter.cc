@@ -389,10 +389,7 @@ void register_class(const std::shared_ptr<const spec::Entry>& entry) {
     if (entry->outputs()[static_cast<size_t>(j)].buffer_out) buffers.push_back(j);
   }
   for (const spec::EffectBranch& branch : spec::effect_branches(*entry)) {
-    if (std::find_first_of(branch.outs.begin(), branch.outs.end(), branch.omitted.begin(),
-                           branch.omitted.end()) != branch.outs.end()) {
-      continue;  // no call gives a buffer for what it leaves out
-    }
+    if (!spec::is_possible(branch)) continue;
     auto op = std::make_unique<Operator>(Operator{.entry = entry, .branch = branch});
     std::string name = node_name(*entry, branch.name);
     if (name.starts_with("tileops::")) name = std::string(kNamespace) + name.substr(7);

@@ -69,6 +69,11 @@ std::vector<EffectBranch> effect_branches(const Entry& entry) {
   return branches;
 }
 
+bool is_possible(const EffectBranch& branch) {
+  return std::find_first_of(branch.outs.begin(), branch.outs.end(), branch.omitted.begin(),
+                            branch.omitted.end()) == branch.outs.end();
+}
+
 std::vector<int> fresh_outputs(const Entry& entry, const EffectBranch& branch) {
   const auto has = [](const std::vector<int>& slots, int slot) {
     return std::find(slots.begin(), slots.end(), slot) != slots.end();

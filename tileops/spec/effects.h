@@ -19,6 +19,9 @@ struct EffectBranch {
 /// All branches of an entry, the plain one first. Errors: kSpec (too many effects).
 std::vector<EffectBranch> effect_branches(const Entry& entry);
 
+/// Whether a call can be of the branch: none gives a buffer for what it leaves out.
+bool is_possible(const EffectBranch& branch);
+
 /// The outputs that a call of the branch makes: neither given, nor left out, nor an input itself.
 std::vector<int> fresh_outputs(const Entry& entry, const EffectBranch& branch);
 
