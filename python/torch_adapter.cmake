@@ -21,7 +21,7 @@ if(version VERSION_LESS 2.11)
 endif()
 message(STATUS "torch operators: against the headers of torch ${version} in ${torch}")
 
-add_library(_torch_adapter MODULE src/torch_adapter.cc)
+add_library(_torch_adapter MODULE src/torch_adapter.cc src/torch_adapter_schema.cc)
 target_compile_features(_torch_adapter PRIVATE cxx_std_20)
 target_compile_options(_torch_adapter PRIVATE -Wall -Wextra -Wno-missing-field-initializers)
 target_include_directories(_torch_adapter SYSTEM PRIVATE ${torch}/include)

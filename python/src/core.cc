@@ -20,4 +20,5 @@ NB_MODULE(_core, m) {
   bind_targets(m);
   bind_moe(m);
   bind_compile(m);
+  bind_workloads(m);
 }

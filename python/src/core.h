@@ -102,5 +102,6 @@ void bind_targets(nb::module_& m);
 void bind_moe(nb::module_& m);
 void bind_spec(nb::module_& m);
 void bind_compile(nb::module_& m);
+void bind_workloads(nb::module_& m);
 
 }  // namespace tileops::python

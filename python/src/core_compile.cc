@@ -83,6 +83,9 @@ void bind_compile(nb::module_& m) {
   m.def("inference_json",
         [](const std::string& key) { return spec::inference_json(instance_of(key).signature()); });
   m.def("trace_json", &trace_json);
+  m.def("check_composition_serves", [](const std::string& key, const std::string& device) {
+    check_composition_serves(instance_of(key), parse_device(device));
+  });
 }
 
 }  // namespace tileops::python

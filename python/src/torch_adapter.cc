@@ -26,8 +26,7 @@
 #include "tileops/core/stream.h"
 #include "tileops/op/op.h"
 #include "tileops/op/op_class.h"
-#include "tileops/op/trace.h"
-#include "tileops/spec/effects.h"
+#include "torch_adapter_schema.h"
 
 namespace tileops::torch_adapter {
 namespace {
@@ -37,17 +36,6 @@ using torch::stable::detail::from;
 using torch::stable::detail::to;
 
 constexpr size_t kMaxOperators = 512;
-constexpr std::string_view kNamespace = "tileops_cpp";  // "tileops" is the Python TileOPs'
-
-/// One operator: a leaf class in one effect branch.
-struct Operator {
-  std::shared_ptr<const spec::Entry> entry;
-  spec::EffectBranch branch;
-  std::string name;               // "tileops_cpp::moe_grouped_gemm_fwd_out"
-  std::vector<size_t> out_slots;  // of the given buffers, in CallTensors::outs
-  size_t num_outs = 0;            // buffers that a call may be given
-  std::vector<int> fresh;         // outputs that it returns
-};
 
 [[noreturn]] void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
@@ -86,6 +74,10 @@ int32_t torch_device_type(Device device) {
                                           : aoti_torch_device_type_cpu();
 }
 
+int32_t torch_device_index(Device device) {
+  return device.type == DeviceType::kCUDA ? device.index : -1;
+}
+
 DType dtype_of(const TorchTensor& tensor, const Operator& op, const std::string& name) {
   int32_t torch = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &torch));
@@ -121,8 +113,8 @@ Tensor view_of(const TorchTensor& tensor, const Operator& op, const std::string&
 TorchTensor empty_tensor(const Shape& shape, const Strides& strides, int32_t dtype, Device device) {
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(shape.size(), shape.begin(), strides.begin(),
-                                                  dtype, torch_device_type(device), device.index,
-                                                  &handle));
+                                                  dtype, torch_device_type(device),
+                                                  torch_device_index(device), &handle));
   return TorchTensor(handle);
 }
 
@@ -183,8 +175,8 @@ TorchTensor to_torch(const Tensor& tensor) {
   auto held = std::make_unique<Tensor>(tensor);
   TORCH_ERROR_CODE_CHECK(
       torch_from_blob(tensor.data(), shape.size(), shape.begin(), strides.begin(), 0, dtype,
-                      torch_device_type(tensor.device()), tensor.device().index, &handle,
-                      aoti_torch_layout_strided(), nullptr, 0, drop, held.get()));
+                      torch_device_type(tensor.device()), torch_device_index(tensor.device()),
+                      &handle, aoti_torch_layout_strided(), nullptr, 0, drop, held.get()));
   held.release();
   return TorchTensor(handle);
 }
@@ -326,30 +318,6 @@ constexpr auto kernels(std::index_sequence<kSlots...>) {
 
 // ---- Registration
 
-/// "moe_x_fwd_out(str key, Tensor a, Tensor? bias=None, *, Tensor(out0!) out) -> ()"
-std::string schema_of(const Operator& op) {
-  const auto inputs = op.entry->inputs();
-  size_t num_required = inputs.size();  // up to the last that must come
-  while (num_required > 0 && inputs[num_required - 1].optional) --num_required;
-  std::string schema = op.name.substr(op.name.find("::") + 2) + "(str key";
-  const auto written = [n = 0]() mutable { return "(w" + std::to_string(n++) + "!)"; };
-  auto next_written = written;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto& mutated = op.branch.mutated;
-    const bool is_written =
-        std::find(mutated.begin(), mutated.end(), static_cast<int>(i)) != mutated.end();
-    schema += ", Tensor" + (is_written ? next_written() : "") + (inputs[i].optional ? "?" : "") +
-              " " + inputs[i].name + (i >= num_required ? "=None" : "");
-  }
-  if (!op.branch.outs.empty()) schema += ", *";
-  for (int j : op.branch.outs) {
-    schema += ", Tensor" + next_written() + " " + op.entry->outputs()[static_cast<size_t>(j)].name;
-  }
-  std::string returns;
-  for (size_t i = 0; i < op.fresh.size(); ++i) returns += i == 0 ? "Tensor" : ", Tensor";
-  return schema + ") -> " + (op.fresh.size() == 1 ? returns : "(" + returns + ")");
-}
-
 /// Libraries stay open: one that is closed takes its operators away.
 TorchLibraryHandle library(const std::string& ns, const char* dispatch_key) {
   static auto& open = *new std::unordered_map<std::string, TorchLibraryHandle>;
@@ -366,42 +334,21 @@ TorchLibraryHandle library(const std::string& ns, const char* dispatch_key) {
   return it->second;
 }
 
-void register_operator(std::unique_ptr<const Operator> op) {
+void register_operator(Operator op) {
   static constexpr auto kKernels = kernels(std::make_index_sequence<kMaxOperators>());
   static size_t count = 0;
   if (count == kMaxOperators) {
-    fail(ErrorKind::kState, op->name + ": more than " + std::to_string(kMaxOperators) +
+    fail(ErrorKind::kState, op.name + ": more than " + std::to_string(kMaxOperators) +
                                 " operators; torch can be given no further one");
   }
-  const size_t colons = op->name.find("::");
-  const std::string ns = op->name.substr(0, colons), name = op->name.substr(colons + 2);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_library_def(library(ns, nullptr), schema_of(*op).c_str()));
+  const size_t colons = op.name.find("::");
+  const std::string ns = op.name.substr(0, colons), name = op.name.substr(colons + 2);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_library_def(library(ns, nullptr), schema_of(op).c_str()));
   for (const char* key : {"CPU", "CUDA"}) {
     TORCH_ERROR_CODE_CHECK(
         torch_library_impl(library(ns, key), name.c_str(), kKernels[count], TORCH_ABI_VERSION));
   }
-  operators[count++] = op.release();  // as long as the process
-}
-
-void register_class(const std::shared_ptr<const spec::Entry>& entry) {
-  std::vector<int> buffers;
-  for (int j = 0; j < static_cast<int>(entry->outputs().size()); ++j) {
-    if (entry->outputs()[static_cast<size_t>(j)].buffer_out) buffers.push_back(j);
-  }
-  for (const spec::EffectBranch& branch : spec::effect_branches(*entry)) {
-    if (!spec::is_possible(branch)) continue;
-    auto op = std::make_unique<Operator>(Operator{.entry = entry, .branch = branch});
-    std::string name = node_name(*entry, branch.name);
-    if (name.starts_with("tileops::")) name = std::string(kNamespace) + name.substr(7);
-    op->name = std::move(name);
-    op->num_outs = buffers.size();
-    for (int j : branch.outs) {
-      op->out_slots.push_back(
-          static_cast<size_t>(std::find(buffers.begin(), buffers.end(), j) - buffers.begin()));
-    }
-    op->fresh = spec::fresh_outputs(*entry, branch);
-    register_operator(std::move(op));
-  }
+  operators[count++] = new Operator(std::move(op));  // as long as the process
 }
 
 }  // namespace
@@ -419,7 +366,9 @@ extern "C" __attribute__((visibility("default"))) const char* tileops_torch_regi
     for (const std::string& name : op_class_names()) {
       const std::shared_ptr<const spec::Entry> entry = op_class(name).entry();
       if (!entry->has_compile_boundary() || registered.contains(name)) continue;
-      torch_adapter::register_class(entry);
+      for (torch_adapter::Operator& op : torch_adapter::operators_of(entry)) {
+        torch_adapter::register_operator(std::move(op));
+      }
       registered.insert(name);
     }
     return nullptr;

@@ -147,6 +147,8 @@ class Op:
         which changes what is built; None where the arguments are settled at construction.
         Errors: RuntimeError (the rules of holding), those of the sub-op's constructor.
         """
+        if is_compiling():
+            return self._traced_delegate(stage, identity, given, params)
         cls = self.delegate_types.get(stage)
 
         def make():
@@ -163,7 +165,7 @@ class Op:
     @property
     def name(self) -> str:
         """The name of the op's spec entry."""
-        return self._handle.name
+        return self.spec_name
 
     @property
     def params(self) -> dict:

@@ -203,11 +203,15 @@ def _forget():
 
 @torch.compiler.assume_constant_result
 def _noted_plan(key, num_inputs):
-    """The plan, or the fault that keeps it from being made."""
+    """The plan, or the fault that keeps it from being made: it is raised where the user's code is."""
     try:
         return trace(key, _noted[:num_inputs], _noted[num_inputs:]), None
-    except Exception as error:  # raised where the user's code is
-        return None, (type(error), str(error))
+    except (ValueError, TypeError, RuntimeError) as error:
+        return None, (type(error).__name__, str(error))
+    except Exception as error:  # of Python's code in the call, which gets tensors of the library
+        name = key.partition("#")[0]
+        reason = f"{name}: its call does more than call sub-ops, so that it cannot be traced"
+        return None, ("RuntimeError", f"{reason}: {type(error).__name__}: {error}")
     finally:
         _noted.clear()
 
@@ -215,6 +219,10 @@ def _noted_plan(key, num_inputs):
 @torch.compiler.assume_constant_result
 def _constant_slots(op_class):
     return _slots_of(op_class)
+
+
+# Classes that a fault of a trace is raised as.
+_FAULTS = {"ValueError": ValueError, "TypeError": TypeError}
 
 
 def _check_grad(op_class, name, tensor):
@@ -247,9 +255,45 @@ def _run(plan, inputs, outs, dropped):
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@torch.compiler.assume_constant_result
+def _whole_fault(key, device):
+    """What keeps a composite of Python's from being traced."""
+    try:
+        return _core.check_composition_serves(key, device)
+    except _core.OpNotAvailableError as error:
+        return str(error)
+
+
+def _traced_forward(op, args, kwargs):
+    """The call of a composite written in Python: Dynamo traces its forward as any function."""
+    devices = [x.device.type for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+    fault = _whole_fault(op._key, "cuda" if "cuda" in devices else "cpu")
+    if fault is not None:
+        raise RuntimeError(fault)
+    return op.forward(*args, **kwargs)
+
+
+@torch.compiler.assume_constant_result
+def _hold_delegate(key, stage, identity, params):
+    """Holds the sub-op while the graph is made, and names the attribute where a trace finds it."""
+    op = _op._instances[key]
+    name = f"_traced_{stage}_{identity}"
+    setattr(op, name, op.delegate_for(stage, identity, **dict(params)))
+    return name
+
+
+def _traced_delegate(self, stage, identity, given, params):
+    """delegate_for in a forward of Python's: an identity of the call is a constant of its graph."""
+    if given is not None:
+        raise RuntimeError(f"{self.spec_name}: a sub-op is injected where the op is constructed")
+    return getattr(self, _hold_delegate(self._key, stage, identity, tuple(params.items())))
+
+
 def _traced(self, *args, **kwargs):
     """A call of an op while it is compiled."""
     op_class = self.spec_name
+    if len(self.delegate_types) > 0 and hasattr(type(self), "forward"):
+        return _traced_forward(self, args, kwargs)
     slots = _constant_slots(op_class)
     inputs, outs = _bind(op_class, slots, args, kwargs)
     _forget()
@@ -259,11 +303,12 @@ def _traced(self, *args, **kwargs):
     if torch.compiler.is_dynamo_compiling():
         plan, fault = _noted_plan(self._key, len(inputs))
         if fault is not None:
-            raise fault[0](fault[1])
+            raise _FAULTS.get(fault[0], RuntimeError)(fault[1])
     else:
         plan = trace(self._key, inputs, outs)
     return _run(plan, inputs, outs if plan.outs else [], slots.dropped)
 
 
 _op.Op._traced = _traced
+_op.Op._traced_delegate = _traced_delegate
 _op.is_compiling = torch.compiler.is_compiling

@@ -9,6 +9,20 @@
 
 namespace tileops {
 
+void check_composition_serves(const Op& op, Device device) {
+  std::string target = op.serving_target().value_or("");
+  bool whole = !target.empty() && target != kBuiltinTarget;
+  if (target.empty()) {
+    ServingTarget serving = select_target(op.name(), op.options().target, device);
+    whole = serving.builder != nullptr;
+    target = std::move(serving.name);
+  }
+  TILEOPS_CHECK(ErrorKind::kOpNotAvailable, !whole,
+                "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
+                "with target builtin",
+                op.name(), target);
+}
+
 /// Runs composites' forwards on meta tensors; each leaf call becomes a node.
 class TraceMode final : public CallMode {
  public:
@@ -69,18 +83,7 @@ class TraceMode final : public CallMode {
   };
 
   Results call_composite(const Op& op, const spec::CallTensors& tensors) {
-    std::string target = op.serving_target().value_or("");
-    bool whole = !target.empty() && target != kBuiltinTarget;
-    if (target.empty()) {
-      ServingTarget serving = select_target(op.name(), op.options().target, device_);
-      whole = serving.builder != nullptr;
-      target = std::move(serving.name);
-    }
-    TILEOPS_CHECK(
-        ErrorKind::kOpNotAvailable, !whole,
-        "{}: target {} serves this composite whole, so it has no leaves to trace; trace it "
-        "with target builtin",
-        op.name(), target);
+    check_composition_serves(op, device_);
     Open open{.op = &op};
     for (const Tensor& input : tensors.inputs) open.inputs.push_back(value_of(op, input));
     open_.push_back(std::move(open));

@@ -49,7 +49,8 @@ class Graph {
   const std::vector<GraphAssumption>& assumptions() const { return assumptions_; }
 
   /// Calls the nodes in order on new tensors, of the traced sizes or others; each node checks,
-  /// selects and builds when it runs. What the graph assumes is the caller's to see to. Results as the traced op's call would return them.
+  /// selects and builds when it runs. What the graph assumes is the caller's to see to. Results as
+  /// the traced op's call would return them.
   /// Errors: kType (another number of tensors, presence unlike the trace's), kState (an op of a
   /// node is gone), those of the leaves' calls.
   Results run(const spec::CallTensors& tensors) const;
@@ -75,6 +76,10 @@ class Graph {
 /// whole; kDelegate where a composite uses kernels of its own, or passes a view that it made.
 /// `device`: the calls'; where none is given that of the tensors, and the CPU for meta tensors.
 Graph trace(const Op& op, const spec::CallTensors& tensors, std::optional<Device> device = {});
+
+/// Errors: kOpNotAvailable where a target's builder serves the composite whole on the device, so
+/// that it has no leaves to trace.
+void check_composition_serves(const Op& op, Device device);
 
 /// The node name of a leaf's effect branch: "<namespace>::<family>_<snake name>[_<branch>]".
 std::string node_name(const spec::Entry& entry, std::string_view effect_branch);
