@@ -172,7 +172,7 @@ Results call_python(nb::handle function, const spec::Entry& entry, const Slots& 
                     const spec::CallTensors& tensors, const Framework*& framework) {
   CallFrame frame(entry.name());
   if (frame.framework() == nullptr)
-    frame.expect(framework);
+    frame.expect(framework != nullptr ? framework : node_framework());
   else
     framework = frame.framework();
   nb::list args;

@@ -11,6 +11,8 @@
 namespace tileops::python {
 namespace {
 
+const Framework* framework_of_nodes = nullptr;  // under the GIL
+
 struct LeftReferences {
   std::mutex mutex;  // guards objects
   std::vector<PyObject*> objects;
@@ -152,13 +154,18 @@ void drop_left_references() {
   for (PyObject* object : objects) Py_DECREF(object);
 }
 
-const Framework& framework_of(PyObject* object) {
+const Framework& framework_of(PyObject* object) { return framework_of_type(Py_TYPE(object)); }
+
+const Framework& framework_of_type(PyTypeObject* type) {
   static auto& known = *new std::unordered_map<PyTypeObject*, Framework>;  // types are kept alive
-  PyTypeObject* type = Py_TYPE(object);
   if (const auto it = known.find(type); it != known.end()) return it->second;
   Framework framework = inspect(type);
   Py_INCREF(type);
   return known.emplace(type, std::move(framework)).first->second;
 }
+
+const Framework* node_framework() { return framework_of_nodes; }
+
+void set_node_framework(PyTypeObject* type) { framework_of_nodes = &framework_of_type(type); }
 
 }  // namespace tileops::python

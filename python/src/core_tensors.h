@@ -27,6 +27,10 @@ struct Framework {
 };
 /// The framework of an object's class.
 const Framework& framework_of(PyObject* object);
+const Framework& framework_of_type(PyTypeObject* type);
+/// That of calls which come from none: nodes of PyTorch's graphs. Null where there are none.
+const Framework* node_framework();
+void set_node_framework(PyTypeObject* type);
 
 /// One call's tensors: those that came, and how results go back. Frames of a thread stand on each
 /// other: a function in Python that a call runs finds there the objects that the caller gave.

@@ -46,6 +46,7 @@ def _load():
 
 
 _register_kernels = _load()
+_core.set_node_framework(torch.Tensor)  # what Python's code in a node computes with
 
 
 def _operator_name(node_name):

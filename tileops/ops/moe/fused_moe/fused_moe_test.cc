@@ -252,7 +252,8 @@ TEST(FusedMoE, ATraceSaysWhatItsForwardsDependedOn) {
   };
   EXPECT_THAT(says(graph_of(256, {})), ElementsAre("T * K <= 512 is 1"));
   EXPECT_THAT(says(graph_of(257, {})), ElementsAre("T * K <= 512 is 0", "E is 4"));
-  EXPECT_THAT(says(graph_of(256, Device{DeviceType::kCUDA, 0})), ElementsAre("E is 4"));
+  EXPECT_THAT(says(graph_of(256, Device{DeviceType::kCUDA, 0})),
+              ElementsAre("T * K <= min(128, E) and H % 64 == 0 and F % 64 == 0 is 0", "E is 4"));
   const Graph graph = graph_of(257, {});
   const GraphValue weights = graph.assumptions()[1].inputs[3];
   EXPECT_EQ(graph.values()[static_cast<size_t>(weights)].name, "w_gate_up");
