@@ -50,4 +50,4 @@ globals().update(_sums.load())
 for _family, _module in _ops.load().items():
     globals()[_family] = _sys.modules[_module.__name__] = _module
 _moe.extend(globals()["moe"])
-_op._enable_torch()
+_op._watch_torch()

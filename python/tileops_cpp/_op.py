@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Op: the base class of every op object, and of composites written in Python."""
 import contextlib
-import importlib
 import sys
 import threading
 import typing
@@ -16,18 +15,16 @@ def _never():
     return False
 
 
-# Whether a call is being traced by torch.compile; tileops_cpp.compile sets it, and Op._traced.
+# Whether a call is being traced by torch.compile.
 is_compiling = _never
 
 
-def _enable_torch():
-    """Loads the torch half once torch is in the process."""
-    if is_compiling is _never and "torch" in sys.modules:
-        try:
-            importlib.import_module("tileops_cpp.compile")
-        except ModuleNotFoundError as error:
-            if error.name != "tileops_cpp.compile":
-                raise
+def _watch_torch():
+    """Once torch is in the process, calls ask it whether they are compiled."""
+    global is_compiling
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    if is_compiling is _never and compiler is not None:
+        is_compiling = compiler.is_compiling
 
 
 class Cost(typing.NamedTuple):
@@ -125,7 +122,7 @@ class Op:
         self._bind(_core.make_python_op(self, self.spec_name, params, options))
 
     def _bind(self, handle):
-        _enable_torch()
+        _watch_torch()
         self._handle = handle
         self._key = handle.key  # a traced call reads attributes of Python alone
         self._call = _core.caller(handle)
@@ -137,7 +134,9 @@ class Op:
         return self._call(*args, **kwargs)
 
     def _traced(self, *args, **kwargs):
-        raise RuntimeError(f"{self.name}: tracing needs tileops_cpp.compile")
+        from tileops_cpp import compile
+
+        return compile.traced(self, *args, **kwargs)
 
     def delegate_for(self, stage, identity, given=None, /, **params):
         """The sub-op held under (stage, identity): ``given``, else one that is built once from
@@ -148,7 +147,9 @@ class Op:
         Errors: RuntimeError (the rules of holding), those of the sub-op's constructor.
         """
         if is_compiling():
-            return self._traced_delegate(stage, identity, given, params)
+            from tileops_cpp import compile
+
+            return compile.traced_delegate(self, stage, identity, given, params)
         cls = self.delegate_types.get(stage)
 
         def make():

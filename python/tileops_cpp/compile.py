@@ -282,14 +282,14 @@ def _hold_delegate(key, stage, identity, params):
     return name
 
 
-def _traced_delegate(self, stage, identity, given, params):
+def traced_delegate(self, stage, identity, given, params):
     """delegate_for in a forward of Python's: an identity of the call is a constant of its graph."""
     if given is not None:
         raise RuntimeError(f"{self.spec_name}: a sub-op is injected where the op is constructed")
     return getattr(self, _hold_delegate(self._key, stage, identity, tuple(params.items())))
 
 
-def _traced(self, *args, **kwargs):
+def traced(self, *args, **kwargs):
     """A call of an op while it is compiled."""
     op_class = self.spec_name
     if len(self.delegate_types) > 0 and hasattr(type(self), "forward"):
@@ -307,8 +307,3 @@ def _traced(self, *args, **kwargs):
     else:
         plan = trace(self._key, inputs, outs)
     return _run(plan, inputs, outs if plan.outs else [], slots.dropped)
-
-
-_op.Op._traced = _traced
-_op.Op._traced_delegate = _traced_delegate
-_op.is_compiling = torch.compiler.is_compiling
