@@ -223,9 +223,8 @@ void bind_tensor_protocol(nb::module_& m) {
     take_by_capsule = take.release().ptr();
     give_by_capsule = give.release().ptr();
   });
-  m.def("set_node_framework", [](nb::handle type) {
-    set_node_framework(reinterpret_cast<PyTypeObject*>(type.ptr()));
-  });
+  m.def("set_node_framework",
+        [](nb::handle type) { set_node_framework(reinterpret_cast<PyTypeObject*>(type.ptr())); });
 }
 
 }  // namespace tileops::python
