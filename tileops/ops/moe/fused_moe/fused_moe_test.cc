@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using testing::bit_equal;
+using ::testing::Contains;
 using testing::elements;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -250,12 +251,11 @@ TEST(FusedMoE, ATraceSaysWhatItsForwardsDependedOn) {
       list.push_back(each.expr + " is " + std::to_string(each.value));
     return list;
   };
-  EXPECT_THAT(says(graph_of(256, {})), ElementsAre("T * K <= 512 is 1"));
-  EXPECT_THAT(says(graph_of(257, {})), ElementsAre("T * K <= 512 is 0", "E is 4"));
-  EXPECT_THAT(says(graph_of(256, Device{DeviceType::kCUDA, 0})),
-              ElementsAre("T * K <= min(128, E) and H % 64 == 0 and F % 64 == 0 is 0", "E is 4"));
-  const Graph graph = graph_of(257, {});
-  const GraphValue weights = graph.assumptions()[1].inputs[3];
+  const Device gpu{DeviceType::kCUDA, 0};
+  EXPECT_TRUE(says(graph_of(257, {})).empty()) << "one path serves the CPU";
+  EXPECT_THAT(says(graph_of(257, gpu)), Contains("E is 4"));
+  const Graph graph = graph_of(257, gpu);
+  const GraphValue weights = graph.assumptions().back().inputs[3];
   EXPECT_EQ(graph.values()[static_cast<size_t>(weights)].name, "w_gate_up");
   EXPECT_THAT(graph.json(), HasSubstr("\"expr\": \"E\""));
   EXPECT_THAT(graph.text(), HasSubstr("  where E is 4 of ("));
