@@ -26,8 +26,8 @@ struct CpuGemmCall {
   bool batch_invariant = false;  // one inner loop for every size: nothing to choose
 };
 
-/// The inner loop that a kernel uses: forced, from a table, tuned, or auto. auto stands for AMX
-/// where the processor has it and else for f32 FMA; the others are its rivals.
+/// The inner loop that a kernel uses: forced, from a table, tuned, or auto: AMX where the processor
+/// has it, else the bf16 dot where it outruns f32 FMA, else FMA; the others are its rivals.
 class CpuGemmChoice {
  public:
   /// Errors: cpu_gemm_options'.
