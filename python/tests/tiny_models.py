@@ -76,3 +76,24 @@ def make_tokens(shape=(3, 17), seed=1):
 
 def experts_modules(model):
     return [module for module in model.modules() if hasattr(module, "is_transposed")]
+
+
+def logits_and_routes(model, tokens):
+    """Logits `[B, T, V]` in float32, and each token's routes of all layers, sorted, `[B, T, layers * K]`."""
+    routes = []
+    hooks = [
+        module.register_forward_pre_hook(lambda _, args: routes.append(args[1].sort(-1).values))
+        for module in experts_modules(model)
+    ]
+    with torch.no_grad():
+        logits = model(tokens, use_cache=False).logits.float()
+    for hook in hooks:
+        hook.remove()
+    return logits, torch.cat(routes, dim=-1).reshape(*tokens.shape, -1)
+
+
+def largest_difference(first, second):
+    """Of two runs' logits, where both took the same routes so far; most tokens must have."""
+    same = (first[1] == second[1]).all(-1).int().cummin(-1).values.bool()
+    assert same.float().mean().item() > 0.6
+    return (first[0] - second[0])[same].abs().max().item()
