@@ -22,13 +22,13 @@ make_venv() {  # FOLDER PACKAGE...: once, whole or not at all
 }
 
 if [ -z "${TILEOPS_VENV:-}" ]; then
-  make_venv "$venv" nanobind scikit-build-core numpy ml_dtypes jax pytest torch==2.11.0 transformers safetensors
+  make_venv "$venv" nanobind scikit-build-core numpy ml_dtypes jax pytest pytest-xdist torch==2.11.0 transformers safetensors
 fi
 cmake/build.sh dev tileops
 cmake -S python -B build/python -G Ninja -Dtileops_DIR="$PWD/build/dev" -DPython_EXECUTABLE="$(realpath -s "$venv/bin/python")" \
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" > build/python.log
 cmake --build build/python >> build/python.log || { cat build/python.log >&2; exit 1; }
-PYTHONPATH=python "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests "$@"
+PYTHONPATH=python "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" python/tests "$@"
 
 rm -rf build/wheel
 "$venv/bin/pip" wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w build/wheel \

@@ -44,7 +44,7 @@ def test_parameters_come_back_with_their_defaults():
         "batch_invariant": False,
     }
     assert op.name == "MoEExpertMLPFwdOp" and op.target is None
-    assert re.fullmatch(r"MoEExpertMLPFwdOp#\d+", op.key)
+    assert re.fullmatch(r"MoEExpertMLPFwdOp#\d+\.[0-9a-f]{8}", op.key)
     assert moe.MoEExpertMLPFwdOp(MGroupedLayout.contiguous()).key != op.key
 
 
