@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tileops_cpp import torch_ops  # noqa: E402
-from torch_cases import Case, as_tuple, fills_every_row, op_classes, same_bits, small_ids, strided  # noqa: E402
+from torch_cases import Case, as_tuple, fills_every_row, op_classes, same_bits, small_ids, strided, whole_ids  # noqa: E402
 
 EVERY = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 NO_VALUES = EVERY[:3]  # where some elements are unspecified, so that two runs may differ
@@ -32,7 +32,7 @@ def with_distinct_shapes():
     found = []
     for cls in op_classes():
         seen = set()
-        for workload_id in filter(fills_every_row, small_ids(cls)):
+        for workload_id in whole_ids(cls):
             case = Case(cls, workload_id)
             kind = tuple(x is not None for x in case.inputs), len(as_tuple(case.call()))
             if kind not in seen and case.inputs[0].shape[0] > 1:
@@ -65,7 +65,7 @@ def test_opcheck(cls, workload_id, change):
 
 @pytest.mark.parametrize(("cls", "workload_id"), cases())
 def test_an_operator_is_the_eager_call(cls, workload_id):
-    if not fills_every_row(workload_id):
+    if not fills_every_row(cls, workload_id):
         pytest.skip("some elements are unspecified")
     case = Case(cls, workload_id)
     eager = as_tuple(case.call())

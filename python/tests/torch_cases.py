@@ -63,9 +63,16 @@ def strided(tensor):
     return torch.stack([tensor, tensor], dim=-1)[:, 0]
 
 
-def fills_every_row(workload_id):
-    """Whether all of the outputs' elements are specified: no padding, no dropped routes."""
-    return not any(word in workload_id for word in ("aligned", "masked", "ep-local", "one-expert"))
+def fills_every_row(cls, workload_id):
+    """Whether all of the outputs' elements are specified: a tight layout, no dropped routes."""
+    layout = _core.workload(cls.spec_name, workload_id, 0)[0].get("layout")
+    is_tight = layout is None or getattr(layout, "alignment", None) == 1
+    return is_tight and "ep-local" not in workload_id
+
+
+def whole_ids(cls):
+    """The small workloads that fill every row."""
+    return [workload_id for workload_id in small_ids(cls) if fills_every_row(cls, workload_id)]
 
 
 def as_tuple(results):

@@ -103,6 +103,10 @@ void PackedExperts::Entry::stand_in() {
 
 PackedExperts::PackedExperts(const Tensor& w_gate_up, const Tensor& w_down,
                              const GatedActivation& activation) {
+  TILEOPS_CHECK(ErrorKind::kShape, w_gate_up.rank() == w_down.rank(),
+                "PackedExperts: w_gate_up and w_down must both be [E, N, K] or both [N, K], got {} "
+                "and {}",
+                to_string(w_gate_up), to_string(w_down));
   entries_.push_back(
       std::make_shared<Entry>(w_gate_up, cpu::gate_layout(cpu_activation(activation).kind)));
   entries_.push_back(std::make_shared<Entry>(w_down, cpu::GateLayout::kNone));
