@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """experts_implementation="tileops" in the models of transformers, beside their own eager experts."""
 import copy
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -180,3 +183,10 @@ def test_a_model_compiles_whole(family):
         eager = model(make_tokens(), use_cache=False).logits
         compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
         assert torch.equal(compiled(make_tokens(), use_cache=False).logits, eager)
+
+
+def test_the_quickstart_runs():
+    script = pathlib.Path(__file__).parents[2] / "examples" / "transformers_quickstart.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "of the best tokens equal" in done.stdout
