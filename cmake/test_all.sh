@@ -10,6 +10,9 @@ tileops_install_packages
 cmake/check_format.sh
 cmake/check_tidy.sh
 
+cmake --preset dev -DTILEOPS_BENCH=ON > build/dev.log  # benchmarks compile; they are run by hand
+cmake/build.sh dev
+
 cmake/build.sh tsan threads_test
 ctest --test-dir build/tsan --output-on-failure -R '^threads_test$'
 
