@@ -77,7 +77,7 @@ def test_all_logits_together_are_as_close(served):
     ours, own = (
         torch.cat([served[who, *case].rms for case in _CASES]).mean() for who in ("tileops", "vllm")
     )
-    assert ours <= 1.05 * own
+    assert ours <= 1.1 * own
 
 
 @pytest.mark.parametrize("case", _CASES, ids="-".join)
