@@ -44,6 +44,14 @@ target_compile_options(tileops_fmt PRIVATE -fvisibility=hidden)
 set_property(GLOBAL PROPERTY TILEOPS_LAYERS "")
 set_property(GLOBAL PROPERTY TILEOPS_OPS "")
 
+# tileops_unite(TARGET): its files are compiled five at a time under TILEOPS_UNITY (the presets for developers), since
+# what most of them cost is the headers that all include. Names in their unnamed namespaces must then differ.
+function(tileops_unite target)
+  if(TILEOPS_UNITY AND TARGET ${target})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+  endif()
+endfunction()
+
 # tileops_add_layer(NAME SOURCES... [LINK ...] [PRIVATE_LINK ...]): one static library per folder,
 # all of which make up the shared library `tileops`.
 function(tileops_add_layer name)
@@ -93,6 +101,7 @@ function(tileops_embed target symbol)
             "-DFILES=${ARGN}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
   target_sources(${target} PRIVATE ${out})
+  set_source_files_properties(${out} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # all name their tables alike
 endfunction()
 
 # tileops_add_op(NAME SPEC f SOURCES f... [DEVICE f...] TEST f... BENCH f...): an op's folder.

@@ -25,7 +25,7 @@ constexpr double kMaxSets = 8;
 constexpr double kSetsBytes = 2e9;       // of all sets' own inputs
 constexpr double kReferenceFlops = 4e9;  // what the reference may take: some seconds
 
-int64_t bytes_of(const Tensor& tensor) {
+int64_t size_in_bytes(const Tensor& tensor) {
   return tensor.defined() ? tensor.num_elements() * dtype_bytes(tensor.dtype()) : 0;
 }
 
@@ -129,7 +129,7 @@ Json check_json(const spec::Entry& entry, const Results& got, const Truth& truth
 std::vector<Tensor> shared_inputs(const std::vector<Tensor>& inputs) {
   std::vector<Tensor> shared(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (bytes_of(inputs[i]) >= kSharedBytes) shared[i] = inputs[i];
+    if (size_in_bytes(inputs[i]) >= kSharedBytes) shared[i] = inputs[i];
   }
   return shared;
 }
@@ -138,7 +138,7 @@ std::vector<Tensor> shared_inputs(const std::vector<Tensor>& inputs) {
 size_t num_sets(const std::vector<Tensor>& inputs, double call_us, double seconds) {
   double own_bytes = 1;
   for (const Tensor& input : inputs) {
-    if (bytes_of(input) < kSharedBytes) own_bytes += static_cast<double>(bytes_of(input));
+    if (size_in_bytes(input) < kSharedBytes) own_bytes += static_cast<double>(size_in_bytes(input));
   }
   const double fitting = std::min(kSetsBytes / own_bytes, seconds * 1e6 / std::max(call_us, 1.0));
   return static_cast<size_t>(std::clamp(fitting, 2.0, kMaxSets));
@@ -227,8 +227,8 @@ Json shapes_json(const spec::Entry& entry, const std::vector<Tensor>& inputs) {
 }
 
 /// Packed copies of experts' weights, for an op that takes some.
-std::vector<PackedExperts> pack_weights(const Job& job, const spec::Entry& entry,
-                                        const std::vector<std::vector<Tensor>>& sets) {
+std::vector<PackedExperts> pack_sets(const Job& job, const spec::Entry& entry,
+                                     const std::vector<std::vector<Tensor>>& sets) {
   const int gate_up = entry.input_slot("w_gate_up"), down = entry.input_slot("w_down");
   std::vector<PackedExperts> packed;
   if (gate_up < 0 || down < 0) return packed;
@@ -264,7 +264,7 @@ void measure(const JobOptions& what, const BenchOptions& options, Json& row) {
   add_sets(job, entry, options.device, num_sets(job.inputs, call_us, options.seconds), sets);
   if (!options.metadata_folder.empty()) write_metadata(*entry, sets, options, row);
   std::vector<PackedExperts> packed;
-  if (options.packs) packed = pack_weights(job, *entry, sets);
+  if (options.packs) packed = pack_sets(job, *entry, sets);
   row["packed_bytes"] = PackedExperts::process_bytes();
   row["kernels"] = Json::array();
   list_kernels(*op->last_call(), "", row["kernels"]);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench_table.h"
+#include "tools/json_text.h"
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::optional<double> number_of(const Json& row, const char* key) {
   const auto it = row.find(key);
@@ -19,7 +17,7 @@ std::optional<double> number_of(const Json& row, const char* key) {
   return it->get<double>();
 }
 
-std::string text_of(const Json& row, const char* key) {
+std::string field_text(const Json& row, const char* key) {
   const auto it = row.find(key);
   return it == row.end() || !it->is_string() ? "" : it->get<std::string>();
 }
@@ -40,8 +38,8 @@ std::string share_text(const Json& row) {
 std::string check_text(const Json& row) {
   if (!row.contains("check")) return row.contains("error") ? "" : "not checked";
   const Json& check = row["check"];
-  if (!check.value("passed", false)) return "FAILED: " + text_of(check, "fault");
-  return fmt::format("{:.1e} to {}", check.value("error", 0.0), text_of(check, "against"));
+  if (!check.value("passed", false)) return "FAILED: " + field_text(check, "fault");
+  return fmt::format("{:.1e} to {}", check.value("error", 0.0), field_text(check, "against"));
 }
 
 std::string kernels_text(const Json& row, const char* separator) {
@@ -82,7 +80,7 @@ std::optional<double> best_us(const Json& row) {
 std::string peer_text(const Json& row, const std::string& name) {
   const Json* peer = peer_of(row, name);
   if (peer == nullptr) return "-";
-  if (peer->contains("error")) return text_of(*peer, "error");
+  if (peer->contains("error")) return field_text(*peer, "error");
   const auto ours = best_us(row), theirs = best_us(*peer);
   const std::string ratio = ours && theirs ? fmt::format(" ({:.2f}x)", *theirs / *ours) : "";
   return time_text(theirs) + ratio;
@@ -90,12 +88,12 @@ std::string peer_text(const Json& row, const std::string& name) {
 
 std::string head_text(const Json& benchmark) {
   const Json& profile = benchmark.value("profile", Json::object());
-  std::string text =
-      fmt::format("{}, tileops {}", text_of(benchmark, "device"), text_of(benchmark, "version"));
+  std::string text = fmt::format("{}, tileops {}", field_text(benchmark, "device"),
+                                 field_text(benchmark, "version"));
   const auto gbps = number_of(profile, "read_gbps"), gflops = number_of(profile, "peak_gflops");
   if (gbps && gflops) {
     text += fmt::format("; floors by {:.1f} GB/s and {:.0f} GFLOP/s ({})", *gbps, *gflops,
-                        text_of(profile, "peak_of"));
+                        field_text(profile, "peak_of"));
   }
   return text;
 }
@@ -129,10 +127,10 @@ std::string cell(const std::string& text, const char* kind = "") {
 
 std::string html_row(const Json& row, const std::vector<std::string>& peers) {
   constexpr const char* kNumber = " class=n";
-  std::string html = cell(text_of(row, "name"));
+  std::string html = cell(field_text(row, "name"));
   if (row.contains("error")) {
     return fmt::format("<tr>{}<td colspan={} class=bad>{}</td></tr>\n", html, 7 + peers.size(),
-                       escaped(text_of(row, "error")));
+                       escaped(field_text(row, "error")));
   }
   html += cell(time_text(number_of(row, "single_us")), kNumber);
   html += cell(time_text(number_of(row, "back_to_back_us")), kNumber);
@@ -174,9 +172,9 @@ std::string bench_text(const Json& benchmark) {
   for (const std::string& peer : peers) text += fmt::format(" {:>20}", peer);
   text += "  check\n";
   for (const Json& row : benchmark["rows"]) {
-    text += fmt::format("{:<44} ", text_of(row, "name"));
+    text += fmt::format("{:<44} ", field_text(row, "name"));
     if (row.contains("error")) {
-      text += text_of(row, "error") + "\n";
+      text += field_text(row, "error") + "\n";
       continue;
     }
     text += fmt::format("{:>10} {:>12} {:>8} {:>10} {:>6}", time_text(number_of(row, "single_us")),

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "tileops/core/cache_folder.h"
 #include "tileops/core/error.h"
@@ -12,12 +11,11 @@
 #include "tileops/dispatch/target.h"
 #include "tileops/perf/profile.h"
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json devices_json() {
   Json json = Json::array();
@@ -78,14 +76,7 @@ Json env_json(bool calibrate) {
       {"cpu_profile", profile_json(calibrate)}};
 }
 
-std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::string joined(const Json& list) {
-  return list.empty() ? "none"
-                      : fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), ", "));
-}
+std::string listed(const Json& names) { return names.empty() ? "none" : joined(names); }
 
 std::string profile_text(const Json& profile) {
   if (profile.is_null()) return "not measured yet; tileops env --calibrate measures";
@@ -107,15 +98,15 @@ std::string env_text(const Json& env) {
         fmt::format("device     {}: {}\n", text_of(device["device"]),
                     absent ? "none, " + text_of(device["absent"])
                            : fmt::format("{}, {} processors, {}", text_of(device["name"]),
-                                         text_of(device["processors"]), joined(device["archs"])));
+                                         text_of(device["processors"]), listed(device["archs"])));
   }
   const Json& backends = env["backends"];
-  text += fmt::format("backends   {} (path: {}={})\n", joined(backends["loaded"]),
+  text += fmt::format("backends   {} (path: {}={})\n", listed(backends["loaded"]),
                       text_of(backends["variable"]), text_of(backends["path"]));
   for (const Json& failure : backends["failed"]) {
     text += fmt::format("  failed   {}: {}\n", text_of(failure["path"]), text_of(failure["error"]));
   }
-  text += fmt::format("targets    {}\n", joined(backends["targets"]));
+  text += fmt::format("targets    {}\n", listed(backends["targets"]));
   return text + fmt::format("cache      {}\n",
                             env["cache_folder"] == "" ? "none" : text_of(env["cache_folder"]));
 }

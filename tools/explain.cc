@@ -2,17 +2,15 @@
 #include "tileops/op/explain.h"
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "tools/command.h"
 #include "tools/job.h"
+#include "tools/json_text.h"
 #include "tools/output.h"
 #include "tools/stated_device.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct ExplainOptions {
   JobOptions job;

@@ -21,7 +21,7 @@
 namespace tileops::tools {
 namespace {
 
-constexpr std::string_view kExpected = "expected.";
+constexpr std::string_view kExpectedPrefix = "expected.";
 
 std::string names_text(std::span<const spec::TensorDecl> decls) {
   std::vector<std::string_view> names;
@@ -153,8 +153,8 @@ void add_checkpoint_options(CLI::App& command, JobOptions& options) {
 
 void read_expected_output(const SafetensorsFile& file, const std::string& tensor,
                           std::string_view others, const spec::Entry& entry, Job& job) {
-  const bool is_expected = tensor.starts_with(kExpected);
-  const std::string output = is_expected ? tensor.substr(kExpected.size()) : "";
+  const bool is_expected = tensor.starts_with(kExpectedPrefix);
+  const std::string output = is_expected ? tensor.substr(kExpectedPrefix.size()) : "";
   TILEOPS_CHECK(ErrorKind::kValue, is_expected && entry.output_slot(output) >= 0,
                 "{}: tensor {} is no {} nor expected.<output> ({}) of {}", file.path(), tensor,
                 others, names_text(entry.outputs()), entry.name());

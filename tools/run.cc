@@ -3,7 +3,6 @@
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "tileops/core/check.h"
 #include "tileops/core/safetensors.h"
@@ -13,13 +12,12 @@
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/job.h"
+#include "tools/json_text.h"
 #include "tools/memory.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kReference = "reference";
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/op/op_class.h"
@@ -9,12 +8,11 @@
 #include "tileops/spec/registry.h"
 #include "tileops/spec/workload.h"
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string_view index_kind_name(spec::IndexValue::Kind kind) {
   switch (kind) {
@@ -130,12 +128,6 @@ Json show_json(const spec::Entry& entry) {
           {"composition", composition_json(entry)},
           {"kernels", kernels_json(entry)},
           {"workloads", workloads_json(entry)}};
-}
-
-std::string text_of(const Json& value) { return value.get<std::string>(); }
-
-std::string joined(const Json& list) {
-  return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), ", "));
 }
 
 std::string tensors_text(const Json& tensors) {

@@ -3,19 +3,17 @@
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "tileops/core/check.h"
 #include "tileops/perf/autotuner.h"
 #include "tileops/spec/registry.h"
 #include "tools/command.h"
 #include "tools/job.h"
+#include "tools/json_text.h"
 #include "tools/output.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct TuneOptions {
   std::string op;

@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "tileops/core/cache_folder.h"
 #include "tileops/core/check.h"
@@ -15,13 +14,12 @@
 #include "tileops/spec/registry.h"
 #include "tools/command.h"
 #include "tools/job.h"
+#include "tools/json_text.h"
 #include "tools/output.h"
 #include "tools/stated_device.h"
 
 namespace tileops::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct WarmOptions {
   std::vector<std::string> ops;

@@ -48,7 +48,7 @@ std::atomic<Allocator*>& slot_of(DeviceType type) {
   return allocators.at(static_cast<size_t>(type));
 }
 
-constinit thread_local const AllocatorGuard* innermost_guard = nullptr;
+constinit thread_local const AllocatorGuard* innermost_allocator = nullptr;
 
 }  // namespace
 
@@ -66,14 +66,14 @@ Allocator* set_allocator(DeviceType type, Allocator* allocator) {
 }
 
 AllocatorGuard::AllocatorGuard(DeviceType type, std::shared_ptr<Allocator> allocator)
-    : type_(type), allocator_(std::move(allocator)), outer_(innermost_guard) {
-  innermost_guard = this;
+    : type_(type), allocator_(std::move(allocator)), outer_(innermost_allocator) {
+  innermost_allocator = this;
 }
 
-AllocatorGuard::~AllocatorGuard() { innermost_guard = outer_; }
+AllocatorGuard::~AllocatorGuard() { innermost_allocator = outer_; }
 
 std::shared_ptr<Allocator> AllocatorGuard::current(DeviceType type) {
-  for (const AllocatorGuard* guard = innermost_guard; guard != nullptr; guard = guard->outer_) {
+  for (const AllocatorGuard* guard = innermost_allocator; guard != nullptr; guard = guard->outer_) {
     if (guard->type_ == type) return guard->allocator_;
   }
   return nullptr;

@@ -10,10 +10,10 @@
 namespace tileops::cuda {
 namespace {
 
-constexpr Device kCuda0{DeviceType::kCUDA, 0};
 constexpr size_t kLarge = (1 << 20) + 1;
 
 struct AllocatorTest : ::testing::Test {
+  AllocatorTest() { release_cached_memory(kCuda0); }            // what other tests left
   ~AllocatorTest() override { release_cached_memory(kCuda0); }  // before the fake's memory goes
 
   /// Blocks that a use of `bytes` leaves with the library.

@@ -17,9 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kCuda0{DeviceType::kCUDA, 0};
-constexpr Device kCuda1{DeviceType::kCUDA, 1};
-
 TEST(Driver, AbsentDriverIsOneLineWithARemedy) {
   if (available()) GTEST_SKIP() << "this machine has a GPU";
   ASSERT_TRUE(why_unavailable().has_value());

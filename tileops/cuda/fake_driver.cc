@@ -296,7 +296,8 @@ FakeProgram& program_of(abi::NvrtcProgram program) {
   return *reinterpret_cast<FakeProgram*>(program);
 }
 
-abi::NvrtcResult compile(abi::NvrtcProgram handle, int num_options, const char* const* options) {
+abi::NvrtcResult compile_program(abi::NvrtcProgram handle, int num_options,
+                                 const char* const* options) {
   FakeProgram& program = program_of(handle);
   ++fake_nvrtc->num_compiled;
   if (fake_nvrtc->while_compiling) fake_nvrtc->while_compiling();
@@ -341,7 +342,7 @@ NvrtcTable make_nvrtc_table() {
     program_of(program).symbols[expression] = std::string("_Z") + expression;
     return abi::NvrtcResult::kSuccess;
   };
-  t.compile_program = compile;
+  t.compile_program = compile_program;
   t.get_lowered_name = [](P program, const char* expression, const char** name) {
     *name = program_of(program).symbols.at(expression).c_str();
     return abi::NvrtcResult::kSuccess;

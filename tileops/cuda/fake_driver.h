@@ -10,10 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "tileops/core/stream.h"
 #include "tileops/cuda/driver.h"
 #include "tileops/cuda/nvrtc.h"
 
 namespace tileops::cuda {
+
+inline constexpr Device kCuda0{DeviceType::kCUDA, 0};
+inline constexpr Device kCuda1{DeviceType::kCUDA, 1};
+inline constexpr Stream kStream{kCuda0, nullptr};
 
 /// A launch as the driver saw it.
 struct FakeLaunch {

@@ -27,7 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 namespace fs = std::filesystem;
 
-constexpr Stream kStream{{DeviceType::kCUDA, 0}, nullptr};
 constexpr Stream kOtherStream{{DeviceType::kCUDA, 1}, nullptr};
 
 std::vector<std::string> warnings;

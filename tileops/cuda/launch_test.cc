@@ -18,9 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kCuda0{DeviceType::kCUDA, 0};
-constexpr Stream kStream{kCuda0, nullptr};
-
 struct Params {
   int64_t rows;
   float scale;

@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Device kCuda0{DeviceType::kCUDA, 0};
 alignas(16) std::byte memory[64];
 
 TensorMapSpec weights() {

@@ -13,9 +13,6 @@
 namespace tileops::cuda {
 namespace {
 
-constexpr Device kCuda0{DeviceType::kCUDA, 0};
-constexpr Device kCuda1{DeviceType::kCUDA, 1};
-
 /// A stream that no other test uses: workspaces outlive the fake driver.
 Stream fresh_stream(Device device = kCuda0) {
   static uintptr_t next = 0x1000;

@@ -4,13 +4,14 @@
 #include <gtest/gtest.h>
 
 namespace tileops::spec {
-namespace {
 
 std::string repeat(std::string_view part, int times) {
   std::string text;
   for (int i = 0; i < times; ++i) text += part;
   return text;
 }
+
+namespace {
 
 std::string many_indices() {
   std::string text = "forall: {";

@@ -19,6 +19,7 @@ struct Broken {
 };
 
 const std::vector<Broken>& broken_entries();
+std::string repeat(std::string_view part, int times);
 std::string broken_text(const Broken& broken);
 
 }  // namespace tileops::spec

@@ -9,6 +9,7 @@
 #include "tileops/core/error_testing.h"
 #include "tileops/spec/effects.h"
 #include "tileops/spec/registry.h"
+#include "tileops/spec/signature_testing.h"
 
 namespace tileops::spec {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-SumValue masked(int64_t max_m) { return {"MGroupedLayout", "masked", {{"max_m", max_m}}}; }
 SumValue aligned(int64_t alignment) {
   return {"MGroupedLayout",
           "contiguous",

@@ -3,29 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <optional>
 
-#include "tileops/core/error.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/signature.h"
+#include "tileops/spec/signature_testing.h"
 
 namespace tileops::spec {
 namespace {
-
-std::string error_of(const std::function<void()>& call, ErrorKind kind) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error_kind_name(error.kind()), error_kind_name(kind)) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-Tensor tensor(const Shape& shape, DType dtype = DType::kBF16, Device device = kCpuDevice) {
-  return Tensor::empty(shape, dtype, device);
-}
 
 constexpr const char* kToy = R"yaml(
 types:
@@ -62,7 +47,7 @@ class Toy : public ::testing::Test {
   CallFacts facts_;
 
   std::string error(ErrorKind kind, const Params& params = {}) {
-    return error_of(
+    return message_of(
         [&] {
           signature_.emplace(entry_, params, table_);
           const std::vector<Tensor> inputs = {x_, y_, state_, scale_};
@@ -167,7 +152,7 @@ TEST(OptionalTensors, TellIndicesWhereTheyCome) {
   CallFacts facts;
   const auto error = [&](Tensor w, Tensor v) {
     const std::vector<Tensor> inputs = {tensor({5}, DType::kF32), std::move(w), std::move(v)};
-    return error_of([&] { signature.check({inputs, {}}, facts); }, ErrorKind::kShape);
+    return message_of([&] { signature.check({inputs, {}}, facts); }, ErrorKind::kShape);
   };
   EXPECT_EQ(error({}, {}), "no error");
   EXPECT_FALSE(facts.outputs[1].present);
@@ -200,7 +185,7 @@ TEST(Let, NamesSizesAndDTypesOfTensorsDeclaredBefore) {
   const auto error = [&](bool wide, const Tensor& scale, ErrorKind kind) {
     const Signature signature(spec::entry("DerivedDTypeOp"), {{"wide", wide}});
     const std::vector<Tensor> inputs = {scale, tensor({7}, DType::kF16)};
-    return error_of([&] { signature.check({inputs, {}}, facts); }, kind);
+    return message_of([&] { signature.check({inputs, {}}, facts); }, kind);
   };
   EXPECT_EQ(error(false, tensor({7}, DType::kF16), ErrorKind::kDType), "no error");
   EXPECT_EQ(facts.outputs[0].dtype, DType::kF16);
@@ -217,7 +202,7 @@ TEST(Let, NamesSizesAndDTypesOfTensorsDeclaredBefore) {
 }
 
 TEST(Registry, NamesTheNearestEntries) {
-  EXPECT_THAT(error_of([] { spec::entry("MoEGroupedGemFwdOp"); }, ErrorKind::kValue),
+  EXPECT_THAT(message_of([] { spec::entry("MoEGroupedGemFwdOp"); }, ErrorKind::kValue),
               ::testing::StartsWith(
                   "there is no spec entry MoEGroupedGemFwdOp; nearest: MoEGroupedGemmFwdOp"));
 }
@@ -225,12 +210,12 @@ TEST(Registry, NamesTheNearestEntries) {
 TEST(Registry, LoadsAllOrNone) {
   EXPECT_THAT(load_spec_text(kToy, "toy.yaml"), ::testing::ElementsAre("ToyScaleOp"));
   EXPECT_THAT(
-      error_of([] { load_spec_text(std::string(kToy) + "\n", "other.yaml"); }, ErrorKind::kSpec),
+      message_of([] { load_spec_text(std::string(kToy) + "\n", "other.yaml"); }, ErrorKind::kSpec),
       ::testing::HasSubstr("ToyScaleOp is known already, from toy.yaml"));
-  EXPECT_THAT(error_of([] { load_spec_text("A: {family: x}\n", "bad.yaml"); }, ErrorKind::kSpec),
+  EXPECT_THAT(message_of([] { load_spec_text("A: {family: x}\n", "bad.yaml"); }, ErrorKind::kSpec),
               ::testing::StartsWith("bad.yaml:1: S107 A.signature: signature is missing"));
   EXPECT_EQ(find_entry("A"), nullptr);
-  EXPECT_THAT(error_of([] { load_spec_file("/nowhere.yaml"); }, ErrorKind::kIo),
+  EXPECT_THAT(message_of([] { load_spec_file("/nowhere.yaml"); }, ErrorKind::kIo),
               ::testing::HasSubstr("/nowhere.yaml: cannot be read"));
 }
 

@@ -4,26 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "tileops/core/error.h"
 #include "tileops/spec/allocation_count_testing.h"
 #include "tileops/spec/registry.h"
+#include "tileops/spec/signature_testing.h"
 
 namespace tileops::spec {
 namespace {
 
-std::string error_of(const std::function<void()>& call, ErrorKind kind) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error_kind_name(error.kind()), error_kind_name(kind)) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-SumValue masked(int64_t max_m) { return {"MGroupedLayout", "masked", {{"max_m", max_m}}}; }
 SumValue contiguous(std::string packing, std::string kind, int64_t alignment = 1) {
   return {"MGroupedLayout",
           "contiguous",
@@ -32,10 +19,6 @@ SumValue contiguous(std::string packing, std::string kind, int64_t alignment = 1
            {"alignment", alignment}}};
 }
 SumValue tight() { return contiguous("tight", "physical_psum"); }
-
-Tensor tensor(const Shape& shape, DType dtype = DType::kBF16, Device device = kCpuDevice) {
-  return Tensor::empty(shape, dtype, device);
-}
 
 class GroupedGemm : public ::testing::Test {
  protected:
@@ -53,7 +36,7 @@ class GroupedGemm : public ::testing::Test {
   }
   std::string error(ErrorKind kind, Params params = {{"layout", tight()}}) {
     const Signature signature(entry_, std::move(params));
-    return error_of([&] { check(signature); }, kind);
+    return message_of([&] { check(signature); }, kind);
   }
   int64_t index(std::string_view name) const {
     return facts_.indices[static_cast<size_t>(entry_->index_slot(name))].dim;
@@ -91,7 +74,7 @@ TEST_F(GroupedGemm, MaskedLayoutHasItsOwnShapes) {
   EXPECT_EQ(facts_.outputs[0].dtype, DType::kF32);
   a_ = tensor({8, 15, 2048});
   EXPECT_EQ(
-      error_of([&] { check(signature); }, ErrorKind::kShape),
+      message_of([&] { check(signature); }, ErrorKind::kShape),
       "MoEGroupedGemmFwdOp: a has shape [8, 15, 2048]; the spec says [E, layout.max_m, K] with "
       "layout.max_m = 16");
 }
@@ -138,7 +121,7 @@ TEST_F(GroupedGemm, ChecksPresenceAndCounts) {
   EXPECT_EQ(error(ErrorKind::kType), "MoEGroupedGemmFwdOp: b is absent; the spec requires it");
   b_ = b;
   const Signature signature(entry_, {{"layout", tight()}});
-  EXPECT_EQ(error_of([&] { signature.check({}, facts_); }, ErrorKind::kType),
+  EXPECT_EQ(message_of([&] { signature.check({}, facts_); }, ErrorKind::kType),
             "MoEGroupedGemmFwdOp: takes 4 input tensors, got 0");
   outs_.resize(2);
   EXPECT_EQ(error(ErrorKind::kType), "MoEGroupedGemmFwdOp: takes 1 output buffers, got 2");
@@ -217,25 +200,25 @@ TEST_F(GroupedGemm, ParametersAreCheckedAtConstruction) {
   const auto construct = [&](Params params) {
     return [this, params] { Signature(entry_, params); };
   };
-  EXPECT_EQ(error_of(construct({}), ErrorKind::kType),
+  EXPECT_EQ(message_of(construct({}), ErrorKind::kType),
             "MoEGroupedGemmFwdOp: parameter layout is missing; the spec says MGroupedLayout");
-  EXPECT_EQ(error_of(construct({{"layout", 3}}), ErrorKind::kType),
+  EXPECT_EQ(message_of(construct({{"layout", 3}}), ErrorKind::kType),
             "MoEGroupedGemmFwdOp: parameter layout must be MGroupedLayout, got 3");
-  EXPECT_THAT(error_of(construct({{"layuot", 3}}), ErrorKind::kType),
+  EXPECT_THAT(message_of(construct({{"layuot", 3}}), ErrorKind::kType),
               ::testing::StartsWith("MoEGroupedGemmFwdOp: there is no parameter layuot; its "
                                     "parameters: layout, activation, out_dtype"));
   EXPECT_EQ(
-      error_of(construct({{"layout", contiguous("tight", "per_row", 8)}}), ErrorKind::kValue),
+      message_of(construct({{"layout", contiguous("tight", "per_row", 8)}}), ErrorKind::kValue),
       "MoEGroupedGemmFwdOp: parameter layout must satisfy '(packing == 'tight') == (alignment "
       "== 1)', got contiguous{packing: tight, metadata_kind: per_row, alignment: 8}");
   EXPECT_EQ(
-      error_of(construct({{"layout", masked(0)}}), ErrorKind::kValue),
+      message_of(construct({{"layout", masked(0)}}), ErrorKind::kValue),
       "MoEGroupedGemmFwdOp: parameter layout must satisfy 'max_m >= 1', got masked{max_m: 0}");
-  EXPECT_EQ(error_of(construct({{"layout", tight()}, {"activation", "relu"}}), ErrorKind::kValue),
+  EXPECT_EQ(message_of(construct({{"layout", tight()}, {"activation", "relu"}}), ErrorKind::kValue),
             "MoEGroupedGemmFwdOp: parameter activation must be a GatedActivation (silu_and_mul | "
             "gelu_and_mul | gelu_tanh_and_mul | swigluoai), got relu");
   EXPECT_EQ(
-      error_of(construct({{"layout", tight()}, {"out_dtype", DType::kF16}}), ErrorKind::kValue),
+      message_of(construct({{"layout", tight()}, {"out_dtype", DType::kF16}}), ErrorKind::kValue),
       "MoEGroupedGemmFwdOp: parameter out_dtype must be float32 | None, got float16");
 }
 
@@ -270,14 +253,14 @@ TEST_F(GroupedGemm, ContentsAreHeldToRequires) {
   contents({3, 6, 8});
   contents({0, 0, 16});
   EXPECT_THAT(
-      error_of(
+      message_of(
           [&] {
             contents({3, 3, 8});
           },
           ErrorKind::kValue),
       ::testing::StartsWith("MoEGroupedGemmFwdOp: layout_metadata[1] is 3; the spec requires "));
   EXPECT_THAT(
-      error_of(
+      message_of(
           [&] {
             contents({3, 6, 17});
           },
@@ -295,7 +278,7 @@ TEST_F(GroupedGemm, Contract_D1_ResultsAreHeldToTheInference) {
   check(signature);
   const std::vector<Tensor> inputs = {a_, b_, metadata_, bias_};
   const auto result = [&](std::vector<Tensor> results, std::vector<Tensor> held = {}) {
-    return error_of(
+    return message_of(
         [&] {
           signature.check_result({inputs, outs_}, facts_, results, held, "acme");
         },

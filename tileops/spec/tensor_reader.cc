@@ -9,12 +9,6 @@
 namespace tileops::spec {
 namespace {
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\n')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
-  return text;
-}
-
 /// "[E, 2 * N, *S]" as its terms; none where it is no bracketed list.
 std::optional<std::vector<std::string_view>> split_shape(std::string_view text) {
   text = trim(text);

@@ -17,6 +17,9 @@
 
 namespace tileops::spec {
 
+/// The text without the spaces and new lines around it.
+std::string_view trim(std::string_view text);
+
 struct SumType;
 
 struct TypeExpr {

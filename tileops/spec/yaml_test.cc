@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tileops/core/error.h"
+#include "tileops/spec/broken_entries_testing.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/types.h"
 #include "tileops/spec/yaml_tree.h"
@@ -16,12 +17,6 @@ std::string faults_of(std::string_view text) {
   std::string faults;
   for (const Diagnostic& each : report.sorted()) faults += to_string(each) + "\n";
   return faults;
-}
-
-std::string repeat(std::string_view part, int times) {
-  std::string text;
-  for (int i = 0; i < times; ++i) text += part;
-  return text;
 }
 
 TEST(Yaml, KeepsLinesOrderAndQuotes) {
