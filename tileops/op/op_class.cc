@@ -161,6 +161,29 @@ std::vector<std::string> op_class_names() {
   return names;
 }
 
+void register_foreign_kernel_type(std::string_view op, std::string_view interface,
+                                  ForeignImplementation implementation) {
+  const std::vector<InterfaceType>& declared = op_class(op).interfaces();
+  std::vector<std::string_view> names;
+  names.reserve(declared.size());
+  for (const InterfaceType& each : declared) names.push_back(each.name);
+  TILEOPS_CHECK(ErrorKind::kValue, !declared.empty(),
+                "{}: it has no kernel interface that {} could implement", op,
+                implementation.info.key);
+  TILEOPS_CHECK(ErrorKind::kValue, !interface.empty() || declared.size() == 1,
+                "{}: name the interface that {} implements: {}", op, implementation.info.key,
+                fmt::join(names, ", "));
+  const auto wanted = std::find_if(
+      declared.begin(), declared.end(),
+      [&](const InterfaceType& each) { return interface.empty() || each.name == interface; });
+  TILEOPS_CHECK(ErrorKind::kValue, wanted != declared.end(),
+                "{}: {} implements {}, which the op does not declare; it declares {}", op,
+                implementation.info.key, interface, fmt::join(names, ", "));
+  TILEOPS_CHECK(ErrorKind::kValue, wanted->adapt != nullptr,
+                "{}: the interface {} is C++'s alone: its call lists no fields", op, wanted->name);
+  register_kernel_type(op, wanted->adapt(std::move(implementation)));
+}
+
 spec::ClassLookup class_lookup() { return lookup_facts; }
 
 }  // namespace tileops

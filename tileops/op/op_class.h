@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tileops/core/value.h"
+#include "tileops/dispatch/foreign.h"
 #include "tileops/dispatch/kernel_cache.h"
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/spec/class_facts.h"
@@ -62,12 +63,13 @@ struct StageType {
   std::function<bool(const Op&)> accepts;  // whether an instance is of the class or derives from it
 };
 
-/// A kernel interface of an op, able to make an instance's cache.
+/// A kernel interface of an op, able to make an instance's cache and to adapt foreign kernels.
 struct InterfaceType {
   std::string name;
   std::function<std::unique_ptr<KernelCacheBase>(std::shared_ptr<const KernelTable>,
                                                  std::string forced, Params forced_config)>
       make_cache;
+  std::function<AnyImplementation(ForeignImplementation)> adapt = {};  // empty: not open to them
 };
 
 struct OpClassFacts {
@@ -119,6 +121,12 @@ const OpClass* find_op_class(std::string_view name);
 const OpClass& op_class(std::string_view name);
 /// All class names, sorted.
 std::vector<std::string> op_class_names();
+
+/// Adds an implementation from another language to a kernel interface of an op ("": its only one),
+/// for instances constructed later (G5). Errors: kValue (an unknown op, an interface that is unknown
+/// or not open to it, those of register_kernel_type); nothing changes.
+void register_foreign_kernel_type(std::string_view op, std::string_view interface,
+                                  ForeignImplementation implementation);
 
 /// The classes as the validator needs them.
 spec::ClassLookup class_lookup();

@@ -64,16 +64,21 @@ struct DelegateTypes {
   }
 };
 
+template <KernelInterface I>
+InterfaceType interface_type() {
+  InterfaceType type{std::string(I::kName),
+                     [](std::shared_ptr<const KernelTable> table, std::string forced,
+                        Params forced_config) -> std::unique_ptr<KernelCacheBase> {
+                       return std::make_unique<KernelCache<I>>(std::move(table), std::move(forced),
+                                                               std::move(forced_config));
+                     }};
+  if constexpr (OpenToForeign<I>) type.adapt = &adapt<I>;
+  return type;
+}
+
 template <class... Interfaces>
 struct KernelInterfaces {
-  static std::vector<InterfaceType> list() {
-    return {InterfaceType{std::string(Interfaces::kName),
-                          [](std::shared_ptr<const KernelTable> table, std::string forced,
-                             Params forced_config) -> std::unique_ptr<KernelCacheBase> {
-                            return std::make_unique<KernelCache<Interfaces>>(
-                                std::move(table), std::move(forced), std::move(forced_config));
-                          }}...};
-  }
+  static std::vector<InterfaceType> list() { return {interface_type<Interfaces>()...}; }
 };
 
 /// A held sub-op, callable as its stage's class is.

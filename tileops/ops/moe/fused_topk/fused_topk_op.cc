@@ -8,11 +8,7 @@
 namespace tileops {
 namespace fused_topk {
 
-size_t Call::hash() const {
-  return hash_of(routing.hash(), static_cast<int>(dtype), has_bias, counts_tokens,
-                 static_cast<int>(device.type), device.index, num_tokens, num_experts,
-                 expert_major);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, {}, T {}, E {}{}{}{}", tileops::to_string(routing.to_params()),

@@ -2,10 +2,12 @@
 // The grouped GEMM's kernel interface: what a call is, what a kernel gets.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "tileops/core/tensor.h"
+#include "tileops/dispatch/call_fields.h"
 #include "tileops/dispatch/implementation.h"
 #include "tileops/ops/moe/activation.h"
 #include "tileops/ops/moe/layout.h"
@@ -32,6 +34,17 @@ struct Call {
   int64_t out_alignment = 16;
   bool even_rows = true;  // of a and out: rows one stride apart, from slab to slab too
   bool expanded = false;  // a or b has a stride of 0 over several rows or experts
+  auto fields() const {
+    return call_fields(field("layout", layout), field("activation", activation),
+                       field("batch_invariant", batch_invariant), field("dtype", dtype),
+                       field("out_dtype", out_dtype), field("has_bias", has_bias),
+                       field("device", device), field("num_rows", num_rows),
+                       field("num_experts", num_experts), field("n", n), field("k", k),
+                       field("k_major", k_major), field("out_n_major", out_n_major),
+                       field("a_alignment", a_alignment), field("b_alignment", b_alignment),
+                       field("out_alignment", out_alignment), field("even_rows", even_rows),
+                       field("expanded", expanded));
+  }
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -44,6 +57,7 @@ struct Args {
   const Tensor& layout_metadata;
   const Tensor& bias;
   const Tensor& out;
+  std::array<Tensor, 5> tensors() const { return {a, b, layout_metadata, bias, out}; }
 };
 
 /// out[rows of e] = activation(a[rows of e] @ b[e]ᵀ + bias[e]); rows that are no expert's keep what
@@ -56,6 +70,7 @@ class GroupedGemmKernel : public Kernel {
 struct GroupedGemm {
   static constexpr std::string_view kName = "grouped_gemm";
   using Call = grouped_gemm::Call;
+  using Args = grouped_gemm::Args;
   using Kernel = GroupedGemmKernel;
 };
 

@@ -8,12 +8,7 @@
 namespace tileops {
 namespace grouped_gemm {
 
-size_t Call::hash() const {
-  return hash_of(layout.hash(), activation.hash(), batch_invariant, static_cast<int>(dtype),
-                 static_cast<int>(out_dtype), has_bias, static_cast<int>(device.type), device.index,
-                 num_rows, num_experts, n, k, k_major, out_n_major, a_alignment, b_alignment,
-                 out_alignment, even_rows, expanded);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, activation {}, {} to {}, rows {}, E {}, N {}, K {}{}{}",

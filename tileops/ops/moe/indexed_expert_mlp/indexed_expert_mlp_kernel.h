@@ -2,10 +2,12 @@
 // The indexed experts' kernel interface: what a call is, what a kernel gets.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "tileops/core/tensor.h"
+#include "tileops/dispatch/call_fields.h"
 #include "tileops/dispatch/implementation.h"
 #include "tileops/ops/moe/activation.h"
 
@@ -28,6 +30,15 @@ struct Call {
   bool out_contiguous = true;      // out has unit inner stride
   int64_t hidden_alignment = 16;   // of hidden_states' data and outer stride
   int64_t weights_alignment = 16;  // of the weights' data and outer strides
+  auto fields() const {
+    return call_fields(
+        field("activation", activation), field("routed_scaling_factor", routed_scaling_factor),
+        field("batch_invariant", batch_invariant), field("dtype", dtype),
+        field("has_bias", has_bias), field("device", device), field("num_tokens", num_tokens),
+        field("top_k", top_k), field("num_experts", num_experts), field("hidden", hidden),
+        field("inter", inter), field("k_major", k_major), field("out_contiguous", out_contiguous),
+        field("hidden_alignment", hidden_alignment), field("weights_alignment", weights_alignment));
+  }
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -43,6 +54,9 @@ struct Args {
   const Tensor& b_gate_up;
   const Tensor& b_down;
   const Tensor& out;
+  std::array<Tensor, 8> tensors() const {
+    return {hidden_states, topk_weights, topk_ids, w_gate_up, w_down, b_gate_up, b_down, out};
+  }
 };
 
 /// The experts' MLP of every route and its weighted sum, as indexed_expert_mlp_op.h says.
@@ -54,6 +68,7 @@ class IndexedExpertMLPKernel : public Kernel {
 struct IndexedExpertMLP {
   static constexpr std::string_view kName = "indexed_expert_mlp";
   using Call = indexed_expert_mlp::Call;
+  using Args = indexed_expert_mlp::Args;
   using Kernel = IndexedExpertMLPKernel;
 };
 

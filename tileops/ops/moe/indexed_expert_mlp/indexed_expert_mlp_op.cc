@@ -11,12 +11,7 @@
 namespace tileops {
 namespace indexed_expert_mlp {
 
-size_t Call::hash() const {
-  return hash_of(activation.hash(), routed_scaling_factor, batch_invariant, static_cast<int>(dtype),
-                 has_bias, static_cast<int>(device.type), device.index, num_tokens, top_k,
-                 num_experts, hidden, inter, k_major, out_contiguous, hidden_alignment,
-                 weights_alignment);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, {}, T {}, K {}, E {}, H {}, F {}{}{}",

@@ -7,10 +7,7 @@
 namespace tileops {
 namespace permute_align {
 
-size_t Call::hash() const {
-  return hash_of(num_experts, block_size, static_cast<int>(device.type), device.index, num_tokens,
-                 top_k);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("E {}, block size {}, T {}, K {}", num_experts, block_size, num_tokens, top_k);

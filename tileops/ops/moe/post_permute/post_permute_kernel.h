@@ -2,10 +2,12 @@
 // The post-permutation's kernel interface: what a call is, what a kernel gets.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "tileops/core/tensor.h"
+#include "tileops/dispatch/call_fields.h"
 #include "tileops/dispatch/implementation.h"
 #include "tileops/ops/moe/layout.h"
 #include "tileops/ops/moe/routing_epilogue.h"
@@ -25,6 +27,14 @@ struct Call {
   int64_t top_k = 0;
   bool rows_contiguous = true;  // expert_output has unit stride along H
   bool out_contiguous = true;   // so has out
+  auto fields() const {
+    return call_fields(
+        field("layout", layout), field("routed_scaling_factor", routed_scaling_factor),
+        field("dtype", dtype), field("out_dtype", out_dtype), field("device", device),
+        field("num_rows", num_rows), field("num_tokens", num_tokens), field("hidden", hidden),
+        field("top_k", top_k), field("rows_contiguous", rows_contiguous),
+        field("out_contiguous", out_contiguous));
+  }
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -36,6 +46,9 @@ struct Args {
   const Tensor& topk_weights;
   const Tensor& inverse_indices;
   const Tensor& out;
+  std::array<Tensor, 4> tensors() const {
+    return {expert_output, topk_weights, inverse_indices, out};
+  }
 };
 
 /// Combines the experts' rows of each token, as post_permute_op.h says.
@@ -47,6 +60,7 @@ class PostPermuteKernel : public Kernel {
 struct PostPermute {
   static constexpr std::string_view kName = "post_permute";
   using Call = post_permute::Call;
+  using Args = post_permute::Args;
   using Kernel = PostPermuteKernel;
 };
 

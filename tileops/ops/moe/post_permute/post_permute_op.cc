@@ -8,11 +8,7 @@
 namespace tileops {
 namespace post_permute {
 
-size_t Call::hash() const {
-  return hash_of(layout.hash(), routed_scaling_factor, static_cast<int>(dtype),
-                 static_cast<int>(out_dtype), static_cast<int>(device.type), device.index, num_rows,
-                 num_tokens, hidden, top_k, rows_contiguous, out_contiguous);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, scaling {}, {} to {}, rows {}, T {}, H {}, K {}{}",

@@ -2,10 +2,12 @@
 // The pre-permutation's kernel interface: what a call is, what a kernel gets.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "tileops/core/tensor.h"
+#include "tileops/dispatch/call_fields.h"
 #include "tileops/dispatch/implementation.h"
 #include "tileops/ops/moe/layout.h"
 
@@ -21,6 +23,12 @@ struct Call {
   int64_t hidden = 0;
   int64_t top_k = 0;
   bool rows_contiguous = true;  // hidden_states has unit stride along H
+  auto fields() const {
+    return call_fields(field("layout", layout), field("num_experts", num_experts),
+                       field("dtype", dtype), field("device", device),
+                       field("num_tokens", num_tokens), field("hidden", hidden),
+                       field("top_k", top_k), field("rows_contiguous", rows_contiguous));
+  }
   bool operator==(const Call&) const = default;
   size_t hash() const;
   std::string to_string() const;
@@ -33,6 +41,9 @@ struct Args {
   const Tensor& expert_input;
   const Tensor& layout_metadata;
   const Tensor& inverse_indices;
+  std::array<Tensor, 5> tensors() const {
+    return {hidden_states, local_expert_ids, expert_input, layout_metadata, inverse_indices};
+  }
 };
 
 /// Gathers each expert's rows, as pre_permute_op.h says.
@@ -44,6 +55,7 @@ class PrePermuteKernel : public Kernel {
 struct PrePermute {
   static constexpr std::string_view kName = "pre_permute";
   using Call = pre_permute::Call;
+  using Args = pre_permute::Args;
   using Kernel = PrePermuteKernel;
 };
 

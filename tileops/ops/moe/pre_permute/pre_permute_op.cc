@@ -8,10 +8,7 @@
 namespace tileops {
 namespace pre_permute {
 
-size_t Call::hash() const {
-  return hash_of(layout.hash(), num_experts, static_cast<int>(dtype), static_cast<int>(device.type),
-                 device.index, num_tokens, hidden, top_k, rows_contiguous);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, E {}, {}, T {}, H {}, K {}{}", tileops::to_string(layout.to_value()),

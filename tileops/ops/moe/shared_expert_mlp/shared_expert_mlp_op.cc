@@ -10,11 +10,7 @@
 namespace tileops {
 namespace shared_expert_mlp {
 
-size_t Call::hash() const {
-  return hash_of(shard.tp_size, shard.tp_rank, batch_invariant, static_cast<int>(dtype),
-                 static_cast<int>(device.type), device.index, num_tokens, hidden, inter, k_major,
-                 out_contiguous, expanded, hidden_alignment, weights_alignment, out_alignment);
-}
+size_t Call::hash() const { return hash_fields(*this); }
 
 std::string Call::to_string() const {
   return fmt::format("{}, T {}, H {}, S {}, rank {} of {}{}", dtype_short_name(dtype), num_tokens,
