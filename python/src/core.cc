@@ -12,12 +12,14 @@ NB_MODULE(_core, m) {
   bind_errors(m);
   bind_values(m);
   bind_tensors(m);
+  bind_numpy(m);
   bind_spec(m);
   bind_records(m);
   bind_ops(m);
   bind_calls(m);
   bind_composites(m);
   bind_targets(m);
+  bind_kernel_types(m);
   bind_moe(m);
   bind_compile(m);
   bind_workloads(m);

@@ -166,6 +166,23 @@ Results take_results(nb::handle returned, const spec::Entry& entry, const Slots&
   return results;
 }
 
+/// The arguments of a Python function on a call's tensors.
+struct LentArguments {
+  nb::list positional;
+  nb::dict named;
+};
+
+void lend_inputs(const Slots& slots, std::span<const Tensor> inputs, CallFrame& frame,
+                 LentArguments& lent) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    nb::object object = frame.lend(inputs[i]);
+    if (!slots.keyword_only[i])
+      lent.positional.append(std::move(object));
+    else if (!object.is_none())
+      lent.named[nb::handle(slots.inputs[i])] = std::move(object);
+  }
+}
+
 }  // namespace
 
 Results call_python(nb::handle function, const spec::Entry& entry, const Slots& slots,
@@ -175,22 +192,34 @@ Results call_python(nb::handle function, const spec::Entry& entry, const Slots& 
     frame.expect(framework != nullptr ? framework : node_framework());
   else
     framework = frame.framework();
-  nb::list args;
-  nb::dict named;
-  for (size_t i = 0; i < tensors.inputs.size(); ++i) {
-    nb::object object = frame.lend(tensors.inputs[i]);
-    if (!slots.keyword_only[i])
-      args.append(std::move(object));
-    else if (!object.is_none())
-      named[nb::handle(slots.inputs[i])] = std::move(object);
-  }
+  LentArguments lent;
+  lend_inputs(slots, tensors.inputs, frame, lent);
   for (size_t i = 0; i < tensors.outs.size(); ++i) {
     if (tensors.outs[i].defined()) {
-      named[nb::handle(slots.outs[i])] = frame.lend(tensors.outs[i]);
+      lent.named[nb::handle(slots.outs[i])] = frame.lend(tensors.outs[i]);
     }
   }
-  const nb::object returned = function(*args, **named);
+  const nb::object returned = function(*lent.positional, **lent.named);
   return take_results(returned, entry, slots, frame);
+}
+
+void fill_by_python(nb::handle function, const spec::Entry& entry, const Slots& slots,
+                    const std::string& who, std::span<const Tensor> tensors) {
+  CallFrame frame(entry.name());
+  if (frame.framework() == nullptr) frame.expect(node_framework());
+  LentArguments lent;
+  lend_inputs(slots, tensors.first(slots.inputs.size()), frame, lent);
+  const auto outputs = tensors.subspan(slots.inputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].defined()) {
+      lent.named[nb::handle(slots.outputs[i])] = frame.lend_to_write(outputs[i]);
+    }
+  }
+  const nb::object returned = function(*lent.positional, **lent.named);
+  if (returned.is_none()) return;
+  wrong_arguments(entry, "the kernel of " + who +
+                             " fills the outputs that it is given and returns " + "None, got " +
+                             Py_TYPE(returned.ptr())->tp_name);
 }
 
 }  // namespace tileops::python

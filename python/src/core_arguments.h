@@ -95,4 +95,10 @@ nb::object results_to_python(const Slots& slots, const Results& results, const C
 Results call_python(nb::handle function, const spec::Entry& entry, const Slots& slots,
                     const spec::CallTensors& tensors, const Framework*& framework);
 
+/// Calls a Python function that fills a call's outputs and returns None: inputs by position,
+/// keyword-only ones and outputs by name, `tensors` in the signature's order. `who` is the function,
+/// for messages. Errors: TypeError where it returns something. Needs the GIL.
+void fill_by_python(nb::handle function, const spec::Entry& entry, const Slots& slots,
+                    const std::string& who, std::span<const Tensor> tensors);
+
 }  // namespace tileops::python

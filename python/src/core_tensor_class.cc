@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core_tensors.h"
+#include "tileops/cuda/event.h"
 
 namespace tileops::python {
 namespace {
@@ -32,7 +33,27 @@ nb::object capsule_of(Managed* managed, const char* name) {
   return nb::steal(capsule);
 }
 
-nb::object to_dlpack(const Tensor& tensor, bool versioned) {
+/// Makes a consumer's stream wait for what was put on ours; `stream` is DLPack's number of it.
+void order_before(const Tensor& tensor, int64_t stream) {
+  const Device device = tensor.device();
+  if (device.type != DeviceType::kCUDA || stream == -1)
+    return;  // -1: the consumer orders by itself
+  if (stream == 0) {
+    throw Error(
+        ErrorKind::kValue,
+        "tileops_cpp.Tensor: DLPack knows no stream 0; 1 is CUDA's legacy default stream, 2 "
+        "the thread's default stream");
+  }
+  const Stream ours = current_stream(device);
+  const Stream consumers{device, stream == 1 ? nullptr : reinterpret_cast<void*>(stream)};
+  if (consumers == ours) return;
+  cuda::Event done(device);
+  done.record(ours);
+  done.block(consumers);
+}
+
+nb::object to_dlpack(const Tensor& tensor, bool versioned, int64_t stream) {
+  order_before(tensor, stream);
   if (versioned) return capsule_of(dlpack::export_managed_versioned(tensor), "dltensor_versioned");
   return capsule_of(dlpack::export_managed(tensor), "dltensor");
 }
@@ -72,17 +93,12 @@ void bind_tensors(nb::module_& m) {
       .def_prop_ro("data_ptr",
                    [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); })
       .def("__repr__", [](const Tensor& t) { return "tileops_cpp.Tensor " + to_string(t); })
-      .def("_to_dlpack", &to_dlpack, nb::arg("versioned"))
+      .def("_to_dlpack", &to_dlpack, nb::arg("versioned"), nb::arg("stream"))
       .def("_dlpack_device",
            [](const Tensor& t) {
              const bool is_cuda = t.device().type == DeviceType::kCUDA;
              return nb::make_tuple(static_cast<int>(is_cuda ? dlpack::kCuda : dlpack::kCpu),
                                    t.device().index);
-           })
-      .def("_view_as",
-           [](const Tensor& t, const std::string& dtype) {
-             return Tensor::from_blob(t.data(), t.shape(), t.strides(), dtype_named(dtype),
-                                      t.device(), std::make_shared<const Tensor>(t));
            })
       .def_static("_from_capsule", &from_capsule)
       .def_static("_meta", [](const std::vector<int64_t>& shape,

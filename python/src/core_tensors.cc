@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "core_numpy.h"
+
 namespace tileops::python {
 namespace {
 
@@ -17,60 +19,6 @@ void keep_unless_meta(PyObject* object) {
   nb::python_error fault;
   if (!nb::getattr(nb::handle(object), "is_meta", nb::bool_(false)).is(nb::bool_(true)))
     throw fault;
-}
-
-/// The library's type of a buffer's elements; none for one that it has not, or in another byte order.
-std::optional<dlpack::DLDataType> buffer_dtype(const Py_buffer& buffer) {
-  if (buffer.format == nullptr || buffer.format[0] == '\0' || buffer.format[1] != '\0') return {};
-  const auto bits = static_cast<uint8_t>(8 * buffer.itemsize);
-  switch (buffer.format[0]) {
-    case 'e':
-    case 'f':
-    case 'd':
-      return dlpack::DLDataType{dlpack::kFloat, bits, 1};
-    case 'b':
-    case 'h':
-    case 'i':
-    case 'l':
-    case 'q':
-      return dlpack::DLDataType{dlpack::kInt, bits, 1};
-    case 'B':
-      return dlpack::DLDataType{dlpack::kUInt, bits, 1};
-    case '?':
-      return dlpack::DLDataType{dlpack::kBool, bits, 1};
-    default:
-      return {};
-  }
-}
-
-/// A NumPy array by the buffer protocol, and whether it is read-only; none where that cannot say it,
-/// which is then DLPack's to take or refuse. The array, which the tensor keeps, keeps its memory.
-std::optional<Tensor> import_buffer(PyObject* object, bool& read_only) {
-  struct Held {
-    Py_buffer buffer{};
-    ~Held() { PyBuffer_Release(&buffer); }  // nothing where none is held
-  } held;
-  const Py_buffer& buffer = held.buffer;
-  if (PyObject_GetBuffer(object, &held.buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
-    PyErr_Clear();
-    return std::nullopt;
-  }
-  const auto dtype = buffer_dtype(buffer);
-  if (!dtype || buffer.ndim > kMaxRank) return std::nullopt;
-  std::array<int64_t, kMaxRank> strides{};
-  for (int i = 0; i < buffer.ndim; ++i) {
-    if (buffer.strides[i] < 0 || buffer.strides[i] % buffer.itemsize != 0) return std::nullopt;
-    strides[static_cast<size_t>(i)] = buffer.strides[i] / buffer.itemsize;
-  }
-  read_only = buffer.readonly != 0;
-  return dlpack::import_view({.data = buffer.buf,
-                              .device = {dlpack::kCpu, 0},
-                              .ndim = buffer.ndim,
-                              .dtype = *dtype,
-                              .shape = buffer.shape,
-                              .strides = strides.data(),
-                              .byte_offset = 0},
-                             own(object));
 }
 
 }  // namespace
@@ -119,7 +67,7 @@ Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) 
   }
   bool read_only = false;
   if (framework.is_numpy) {
-    if (std::optional<Tensor> tensor = import_buffer(object, read_only)) {
+    if (std::optional<Tensor> tensor = tensor_of_array(object, read_only)) {
       check_writable(read_only, name, written);
       return std::move(*tensor);
     }
@@ -194,6 +142,8 @@ nb::object CallFrame::give(const Tensor& tensor) const {
     }
     return nb::steal(static_cast<PyObject*>(object));
   }
+  const bool on_cpu = tensor.device().type == DeviceType::kCPU;
+  if (target != nullptr && target->is_numpy && on_cpu) return array_of_tensor(tensor);
   nb::object own_tensor = nb::cast(tensor);
   if (target == nullptr || target->is_own) return own_tensor;
   return nb::handle(give_by_capsule)(own_tensor,
@@ -203,6 +153,15 @@ nb::object CallFrame::give(const Tensor& tensor) const {
 nb::object CallFrame::lend(const Tensor& tensor) {
   nb::object object = give(tensor);
   if (tensor.defined()) made_.push_back({object, tensor});
+  return object;
+}
+
+nb::object CallFrame::lend_to_write(const Tensor& tensor) {
+  const Framework* target = framework();
+  const bool in_place = target != nullptr && (target->api != nullptr || target->is_numpy);
+  if (in_place || find(tensor) != nullptr) return lend(tensor);
+  nb::object object = nb::cast(tensor);
+  made_.push_back({object, tensor});
   return object;
 }
 

@@ -53,6 +53,9 @@ class CallFrame {
   nb::object give(const Tensor& tensor) const;
   /// The same for a function in Python that may give the object back.
   nb::object lend(const Tensor& tensor);
+  /// The same for one that writes it: a tileops_cpp.Tensor where the framework's tensors may not be
+  /// written in place.
+  nb::object lend_to_write(const Tensor& tensor);
   /// Takes a tensor that a Python function made for the enclosing call, which then gives the same
   /// object. Errors: those of import_tensor.
   Tensor take_result(PyObject* object, PyObject* name);

@@ -134,6 +134,72 @@ def test_any_tensor_with_dlpack_is_taken_and_a_tensor_comes_back(
     assert type(again) is tileops_cpp.Tensor
 
 
+class Bare:
+    """A tensor of DLPack's first versions: __dlpack__ takes nothing."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_a_producer_whose_dlpack_takes_nothing(expert_mlp, expert_inputs):
+    out = Bare(np.full_like(expert_inputs.x, np.nan))
+    assert expert_mlp(*map(Bare, expert_inputs), out=out) is out
+    assert np.array_equal(out.array, expert_mlp(*expert_inputs))
+
+
+def test_a_read_only_producer_serves_as_input_and_not_as_out(expert_mlp, expert_inputs):
+    wanted = expert_mlp(*expert_inputs)
+    for tensor in expert_inputs:
+        tensor.flags.writeable = False
+    tensors = [Foreign(tensor, True) for tensor in expert_inputs]
+    assert np.array_equal(np.from_dlpack(expert_mlp(*tensors)), wanted)
+    out = np.empty_like(wanted)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="MoEExpertMLPFwdOp: out is read-only, and the call writes it"):
+        expert_mlp(*tensors, out=Foreign(out, True))
+
+
+def test_what_a_producer_raises_passes_unchanged(expert_mlp, expert_inputs):
+    class Broken(Foreign):
+        def __dlpack__(self, **kwargs):
+            raise BufferError("not now")
+
+    tensors = [Foreign(tensor, True) for tensor in expert_inputs]
+    tensors[2] = Broken(expert_inputs.w_down, True)
+    with pytest.raises(BufferError, match="not now"):
+        expert_mlp(*tensors)
+
+
+def test_arrays_with_types_of_their_own_are_taken_by_what_they_are(expert_mlp, expert_inputs):
+    wanted = expert_mlp(*expert_inputs)
+    x, w_gate_up, w_down, ends = expert_inputs
+    noted = x.astype(np.dtype(np.float16, metadata={"unit": "m"}))
+    assert np.array_equal(expert_mlp(noted, w_gate_up, w_down, ends), wanted)
+
+    class Mine(np.ndarray):
+        pass
+
+    y = expert_mlp(x.view(Mine), w_gate_up, w_down, ends)
+    assert type(y) is np.ndarray and np.array_equal(y, wanted)
+    with pytest.raises((TypeError, ValueError, BufferError)):
+        expert_mlp(x.astype(">f2"), w_gate_up, w_down, ends)
+
+
+def test_results_outlive_their_op_and_write_to_their_own_memory(expert_inputs):
+    op = moe.MoEExpertMLPFwdOp(MGroupedLayout.contiguous())
+    first, second = op(*expert_inputs), op(*expert_inputs)
+    wanted = first.copy()
+    del op
+    second[:] = 7
+    assert first.flags.writeable and np.array_equal(first, wanted) and not np.shares_memory(first, second)
+
+
 def test_a_tensor_shares_its_memory_and_keeps_it(expert_mlp, expert_inputs):
     y = expert_mlp(*(Foreign(tensor, True) for tensor in expert_inputs))
     first, second = np.from_dlpack(y), np.from_dlpack(y)

@@ -26,6 +26,7 @@ from tileops_cpp._core import (
     __version__,
     set_call_timing,
 )
+from tileops_cpp._kernel_types import register_kernel_type, unregister_kernel_type
 from tileops_cpp._op import Cost, HeldDelegate, Op
 from tileops_cpp._specs import Diagnostic, load_spec, load_spec_text, validate_spec
 from tileops_cpp._targets import (

@@ -2,6 +2,8 @@
 from typing import Any, Dict, List, Optional, Tuple
 
 from tileops_cpp import moe as moe
+from tileops_cpp._kernel_types import register_kernel_type as register_kernel_type
+from tileops_cpp._kernel_types import unregister_kernel_type as unregister_kernel_type
 from tileops_cpp._op import Cost as Cost
 from tileops_cpp._op import HeldDelegate as HeldDelegate
 from tileops_cpp._op import Op as Op

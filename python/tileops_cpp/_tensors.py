@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of frameworks that have no C exchange API: DLPack capsules, and what those cannot say."""
+"""Tensors of frameworks that have no C exchange API and no buffers: DLPack capsules."""
 import sys
 
 from tileops_cpp import _core
@@ -7,13 +7,6 @@ from tileops_cpp import _core
 Tensor = _core.Tensor
 
 _CUDA = 2
-# Element types that NumPy arrays hold by ml_dtypes and NumPy's DLPack cannot name.
-_ML_DTYPES = {
-    "bfloat16": ("int16", "bfloat16"),
-    "float8_e4m3fn": ("uint8", "float8_e4m3"),
-    "float8_e5m2": ("uint8", "float8_e5m2"),
-}
-_ML_NAMES = {ours: (bits, theirs) for theirs, (bits, ours) in _ML_DTYPES.items()}
 
 
 def _capsule(tensor, **kwargs):
@@ -25,8 +18,7 @@ def _capsule(tensor, **kwargs):
 
 
 def _take_meta(tensor):
-    dtype = str(tensor.dtype).rpartition(".")[2]
-    dtype = _ML_DTYPES.get(dtype, (None, dtype))[1]
+    dtype = str(tensor.dtype).rpartition(".")[2].replace("e4m3fn", "e4m3")
     return Tensor._meta(list(tensor.shape), list(tensor.stride()), dtype)
 
 
@@ -34,23 +26,9 @@ def take(tensor):
     """The library's view of a tensor, and whether the tensor is read-only."""
     if getattr(tensor, "is_meta", False):
         return _take_meta(tensor), False
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(tensor, numpy.ndarray) and tensor.dtype.name in _ML_DTYPES:
-        bits, dtype = _ML_DTYPES[tensor.dtype.name]
-        view, read_only = Tensor._from_capsule(_capsule(tensor.view(bits)))
-        return view._view_as(dtype), read_only
     if tensor.__dlpack_device__()[0] == _CUDA:
         return Tensor._from_capsule(_capsule(tensor, stream=1))
     return Tensor._from_capsule(_capsule(tensor))
-
-
-def _give_numpy(numpy, tensor):
-    if tensor.dtype in _ML_NAMES:
-        import ml_dtypes
-
-        bits, dtype = _ML_NAMES[tensor.dtype]
-        return numpy.from_dlpack(tensor._view_as(bits)).view(getattr(ml_dtypes, dtype))
-    return numpy.from_dlpack(tensor)
 
 
 def give(tensor, like):
@@ -64,7 +42,7 @@ def give(tensor, like):
         )
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(like, numpy.ndarray):
-        return _give_numpy(numpy, tensor)
+        return tensor  # on a GPU: those of the CPU are given in C++
     root = sys.modules.get(like.__module__.partition(".")[0].replace("jaxlib", "jax"))
     if root is None:
         return tensor
@@ -75,19 +53,20 @@ def give(tensor, like):
 
 
 def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """A DLPack capsule on the same memory (versioned where the consumer knows version 1)."""
+    """A DLPack capsule on the same memory (versioned where the consumer knows version 1). On a GPU, work that
+    is put on the consumer's ``stream`` from now on comes after the tensor's: None is the legacy default stream."""
     if copy:
         raise BufferError("tileops_cpp.Tensor: it shares its memory; copy=True is not offered")
     if dl_device is not None and tuple(dl_device) != self._dlpack_device():
         raise BufferError(f"tileops_cpp.Tensor: it is on {self.device}, and is not copied elsewhere")
-    return self._to_dlpack(max_version is not None and max_version[0] >= 1)
+    return self._to_dlpack(max_version is not None and max_version[0] >= 1, 1 if stream is None else stream)
 
 
 def _array(self, dtype=None, copy=None):
     """A NumPy array: on the same memory unless `dtype` or `copy` asks otherwise."""
     import numpy
 
-    array = _give_numpy(numpy, self)
+    array = _core.array_of_tensor(self) if self.device == "cpu" else numpy.from_dlpack(self)
     if dtype is not None and array.dtype != dtype:
         return array.astype(dtype)
     return array.copy() if copy else array
