@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# cmake/test_vllm.sh [WHEEL]: tiny models served by vLLM on the CPU with this library's experts.
+# cmake/test_vllm.sh [WHEEL]: tiny models served by vLLM on the CPU with this library's experts; and, since this
+# environment has a newer torch than the wheel's adapter is built with, the contracts of operators and of compilation.
 # WHEEL is the package tileops-cpp; without it one is built. The environment, build/venv/vllm
 # (6 GB), is made at the first call by TILEOPS_PYTHON (3.11 or later; default python3).
 set -euo pipefail
@@ -31,3 +32,4 @@ if [ -z "$wheel" ]; then
 fi
 pip install -q --no-deps --force-reinstall "$wheel"
 "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/vllm
+"$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_opcheck.py python/tests/test_compile.py

@@ -214,6 +214,17 @@ class Place {
 
 // ---- Nodes
 
+/// A string off the stack. Torch's to<std::string> loses the one that it copies into.
+std::string take_string(StableIValue value) {
+  const auto drop = [](StringHandle handle) { torch_delete_string(handle); };
+  const std::unique_ptr<StringOpaque, decltype(drop)> handle(to<StringHandle>(value), drop);
+  size_t length = 0;
+  const char* data = nullptr;
+  TORCH_ERROR_CODE_CHECK(torch_string_length(handle.get(), &length));
+  TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle.get(), &data));
+  return {data, length};
+}
+
 /// A node's arguments, taken off torch's stack; the views are of the torch tensors beside them.
 struct Arguments {
   std::string key;
@@ -222,7 +233,7 @@ struct Arguments {
   std::array<Tensor, Results::kMaxResults> outs;
   Device device = kCpuDevice;
 
-  Arguments(const Operator& op, StableIValue* stack) : key(to<std::string>(stack[0])) {
+  Arguments(const Operator& op, StableIValue* stack) : key(take_string(stack[0])) {
     const auto decls = op.entry->inputs();
     for (size_t i = 0; i < decls.size(); ++i) {  // all of it: what is left on the stack leaks
       tensors[i] = decls[i].optional ? to<std::optional<TorchTensor>>(stack[1 + i])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operator holds PyTorch's contract of custom operators: both forms, contiguous and strided
-inputs, sizes that are symbols."""
+inputs, sizes that are symbols; and leaves no memory behind."""
+import ctypes
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,6 +11,7 @@ from tileops_cpp import torch_ops  # noqa: E402
 from torch_cases import Case, as_tuple, fills_every_row, op_classes, same_bits, small_ids, strided, whole_ids  # noqa: E402
 
 EVERY = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+MALLINFO2 = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 NO_VALUES = EVERY[:3]  # where some elements are unspecified, so that two runs may differ
 
 
@@ -137,3 +140,28 @@ def test_results_live_in_torchs_memory():
     assert weights.untyped_storage().resizable(), "a borrowed storage is not"
     del case
     assert ids.max() >= 0
+
+
+def bytes_in_use():
+    """What malloc has given out (glibc)."""
+
+    class Information(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in MALLINFO2.split()]
+
+    tell = ctypes.CDLL(None).mallinfo2
+    tell.restype = Information
+    told = tell()
+    return told.uordblks + told.hblkhd
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
+@pytest.mark.parametrize("cls", op_classes(), ids=lambda cls: cls.__name__)
+def test_a_node_leaves_no_memory_behind(cls):
+    case = Case(cls, whole_ids(cls)[0])
+    _, overload = operators_of(case)[0]
+    for _ in range(100):
+        overload(case.op.key, *case.inputs)
+    before = bytes_in_use()
+    for _ in range(1000):
+        overload(case.op.key, *case.inputs)
+    assert bytes_in_use() - before < 16 * 1000
