@@ -14,14 +14,15 @@ import argparse
 import json
 import os
 import pathlib
-import statistics
 import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 import torch
+
+from peer_calls import CPU_EXPERTS, EXPERTS, GEMMS, silu_and_mul
+from peer_timer import Timer
 
 BENCH = pathlib.Path(__file__).resolve().parent
 DTYPE = torch.bfloat16
@@ -40,63 +41,6 @@ def read_int32(path):
         flat = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.int32)
         tensors[name] = flat.reshape(facts["shape"])
     return tensors
-
-
-class Timer:
-    """Times calls as `tileops bench` does; microseconds of one call."""
-
-    def __init__(self, device, seconds):
-        self.gpu, self.budget = device == "cuda", seconds * 1e6
-        size = 2 * torch.cuda.get_device_properties(0).L2_cache_size if self.gpu else 8 << 20
-        self.flush = torch.zeros(size, dtype=torch.uint8, device=device)
-
-    def once(self, call, cold):
-        if cold:
-            self.flush.add_(1)
-        if not self.gpu:
-            start = time.perf_counter()
-            call()
-            return (time.perf_counter() - start) * 1e6
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1e3
-
-    def sample(self, calls, cold):
-        times, total = [], 0.0
-        while len(times) < 3 or (total < self.budget / 2 and len(times) < 60):
-            times.append(self.once(calls[len(times) % len(calls)], cold))
-            total += times[-1]
-        return statistics.median(times)
-
-    def measure(self, calls):
-        """Calls that cannot be captured are timed eagerly, the host's time with them."""
-        for call in calls:
-            call()
-        together = lambda: [call() for call in calls]
-        singles, captured = calls, False
-        if self.gpu:
-            torch.cuda.synchronize()
-            try:
-                graphs = [capture(call) for call in calls]
-                singles, together = [graph.replay for graph in graphs], capture(together).replay
-                captured = True
-            except RuntimeError:
-                torch.cuda.synchronize()
-        return {
-            "single_us": self.sample(singles, cold=True),
-            "back_to_back_us": self.sample([together], cold=False) / len(calls),
-            "captured": captured,
-        }
-
-
-def capture(work):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
 
 
 def random(shape, scale, device):
@@ -123,81 +67,6 @@ class Weights:
             self.tensors = [random(shape, shape[-1] ** -0.5, self.device) for shape in shapes]
             self.key = shapes
         return self.tensors
-
-
-# Experts of a layer: peers as (hidden, ids, weights) -> [T, H] ---------------------------------------
-
-
-def silu_and_mul(x):
-    gate, up = x.chunk(2, dim=-1)
-    return torch.nn.functional.silu(gate) * up
-
-
-def experts_loop(w_gate_up, w_down):
-    def call(hidden, ids, weights):
-        out = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)
-        for expert in ids.unique().tolist():
-            token, slot = (ids == expert).nonzero(as_tuple=True)
-            y = silu_and_mul(hidden[token] @ w_gate_up[expert].T) @ w_down[expert].T
-            out.index_add_(0, token, y.float() * weights[token, slot, None])
-        return out.to(hidden.dtype)
-
-    return call
-
-
-def experts_grouped_mm(w_gate_up, w_down):
-    num_experts = w_down.shape[0]
-
-    def call(hidden, ids, weights):
-        order = ids.flatten().argsort(stable=True)
-        ends = torch.searchsorted(
-            ids.flatten()[order].contiguous(),
-            torch.arange(num_experts, dtype=ids.dtype, device=ids.device), right=True,
-        ).int()
-        rows = hidden[order // ids.shape[1]]
-        y = torch._grouped_mm(rows, w_gate_up.transpose(1, 2), ends)
-        y = torch._grouped_mm(silu_and_mul(y), w_down.transpose(1, 2), ends)
-        y = torch.empty_like(y).index_copy_(0, order, y * weights.flatten()[order, None].to(y.dtype))
-        return y.view(*ids.shape, -1).sum(1)
-
-    return call
-
-
-def experts_transformers(w_gate_up, w_down):
-    from transformers.integrations.moe import grouped_mm_experts_forward
-
-    class Experts(torch.nn.Module):
-        has_gate, has_bias, is_transposed, is_concatenated = True, False, False, True
-        _is_expert_parallel = False  # asked for since transformers 5.19
-
-        def _apply_gate(self, gate_up):
-            return silu_and_mul(gate_up)
-
-    module = Experts()
-    module.num_experts, module.gate_up_proj, module.down_proj = w_down.shape[0], w_gate_up, w_down
-    return lambda hidden, ids, weights: grouped_mm_experts_forward(
-        module, hidden, ids.long(), weights.to(hidden.dtype))
-
-
-def experts_vllm(w_gate_up, w_down):
-    from vllm import _custom_ops
-
-    isa = "amx" if torch.cpu._is_amx_tile_supported() else "vec"
-    packed = [_custom_ops.cpu_prepack_moe_weight(w, isa) for w in (w_gate_up, w_down)]
-
-    def call(hidden, ids, weights):
-        out = torch.empty_like(hidden)
-        _custom_ops.cpu_fused_moe(out, hidden, *packed, None, None, weights, ids, "silu", isa)
-        return out
-
-    return call
-
-
-EXPERTS = {
-    "torch loop": experts_loop,
-    "torch._grouped_mm": experts_grouped_mm,
-    "transformers grouped_mm": experts_transformers,
-}
 
 
 def wanted_experts(w_gate_up, w_down, hidden, ids, weights, tokens):
@@ -236,35 +105,8 @@ def experts_peers(row, routings, weights_of, timer, device):
         return {"error_to_float32": error} | timer.measure(
             [lambda each=each: peer(*each) for each in inputs])
 
-    peers = EXPERTS if device == "cuda" else EXPERTS | {"vLLM, packed": experts_vllm}
+    peers = EXPERTS if device == "cuda" else EXPERTS | CPU_EXPERTS
     return {name: attempt(measure, make) for name, make in peers.items()}
-
-
-# Grouped GEMM: peers as (a, ends) -> rows ---------------------------------------------------------------
-
-
-def gemm_grouped_mm(b):
-    return lambda a, ends: torch._grouped_mm(a, b.transpose(1, 2), ends)
-
-
-def gemm_loop(b):
-    def call(a, ends):
-        out, begin = a.new_empty(a.shape[0], b.shape[1]), 0
-        for expert, end in enumerate(ends.tolist()):
-            if end > begin:
-                torch.mm(a[begin:end], b[expert].T, out=out[begin:end])
-            begin = max(begin, end)
-        return out
-
-    return call
-
-
-def gemm_dense(b):
-    """No peer but a ceiling: all rows by one expert's weights."""
-    return lambda a, ends: a @ b[0].T
-
-
-GEMMS = {"torch._grouped_mm": gemm_grouped_mm, "cuBLAS loop": gemm_loop, "dense (ceiling)": gemm_dense}
 
 
 def gemm_peers(row, metadata, weights_of, timer, device):

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fstream>
-#include <sstream>
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tileops/core/check.h"
+#include "tileops/core/text_file.h"
 #include "tileops/op/op_class.h"
 #include "tileops/spec/registry.h"
 #include "tools/bench_row.h"
@@ -37,14 +37,6 @@ struct NamedJob {
   std::string name;
   JobOptions job;
 };
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  TILEOPS_CHECK(ErrorKind::kIo, file.good(), "{}: cannot be read", path);
-  return text.str();
-}
 
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);

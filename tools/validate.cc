@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tileops/core/check.h"
 #include "tileops/core/embedded.h"
+#include "tileops/core/text_file.h"
 #include "tileops/op/op_class.h"
 #include "tileops/spec/validator.h"
 #include "tools/command.h"
@@ -17,19 +13,9 @@
 namespace tileops::tools {
 namespace {
 
-spec::SpecText read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  TILEOPS_CHECK(ErrorKind::kIo,
-                file.is_open() && !file.bad() && !std::filesystem::is_directory(path),
-                "{}: cannot be read", path);
-  return {path, text.str()};
-}
-
 std::vector<spec::SpecText> texts_of(const std::vector<std::string>& paths) {
   std::vector<spec::SpecText> texts;
-  for (const std::string& path : paths) texts.push_back(read_file(path));
+  for (const std::string& path : paths) texts.push_back({path, read_text(path)});
   if (!paths.empty()) return texts;
   for (const EmbeddedFile& file : embedded::spec_files()) {
     texts.push_back({std::string(file.path), std::string(file.text)});

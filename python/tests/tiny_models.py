@@ -1,58 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny models of four families, with random weights."""
+import pathlib
+import sys
+
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    DeepseekV3Config,
-    GptOssConfig,
-    MixtralConfig,
-    Qwen3MoeConfig,
-)
+from transformers import AutoModelForCausalLM
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+from tiny_configs import make_config  # noqa: E402
 
 VOCABULARY = 97
-_COMMON = dict(
-    vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=256
+_SIZES = dict(vocab_size=VOCABULARY, hidden_size=64, max_position_embeddings=256)
+_QWEN3_MOE = dict(intermediate_size=48, norm_topk_prob=True, head_dim=16, num_key_value_heads=2)
+_DEEPSEEK_V3 = dict(
+    intermediate_size=48,
+    n_group=2,
+    topk_group=1,
+    first_k_dense_replace=1,
+    q_lora_rank=32,
+    kv_lora_rank=16,
+    qk_rope_head_dim=8,
+    qk_nope_head_dim=8,
+    v_head_dim=16,
+    num_key_value_heads=4,
 )
+_GPT_OSS = dict(head_dim=16, sliding_window=32, num_key_value_heads=2)
 
 CONFIGS = {
-    "mixtral": lambda: MixtralConfig(
-        intermediate_size=48, num_local_experts=4, num_experts_per_tok=2, num_key_value_heads=2, **_COMMON
-    ),
-    "qwen3_moe": lambda: Qwen3MoeConfig(
-        intermediate_size=48,
-        moe_intermediate_size=40,
-        num_experts=8,
-        num_experts_per_tok=3,
-        norm_topk_prob=True,
-        head_dim=16,
-        num_key_value_heads=2,
-        **_COMMON,
-    ),
-    "deepseek_v3": lambda: DeepseekV3Config(
-        intermediate_size=48,
-        moe_intermediate_size=40,
-        n_routed_experts=8,
-        num_experts_per_tok=2,
-        n_group=2,
-        topk_group=1,
-        first_k_dense_replace=1,
-        q_lora_rank=32,
-        kv_lora_rank=16,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=8,
-        v_head_dim=16,
-        num_key_value_heads=4,
-        **_COMMON,
-    ),
-    "gpt_oss": lambda: GptOssConfig(
-        intermediate_size=48,
-        num_local_experts=4,
-        num_experts_per_tok=2,
-        head_dim=16,
-        sliding_window=32,
-        num_key_value_heads=2,
-        **_COMMON,
-    ),
+    "mixtral": lambda: make_config("mixtral", 4, 2, 48, num_key_value_heads=2, **_SIZES),
+    "qwen3_moe": lambda: make_config("qwen3_moe", 8, 3, 40, **_QWEN3_MOE, **_SIZES),
+    "deepseek_v3": lambda: make_config("deepseek_v3", 8, 2, 40, **_DEEPSEEK_V3, **_SIZES),
+    "gpt_oss": lambda: make_config("gpt_oss", 4, 2, 48, **_GPT_OSS, **_SIZES),
 }
 
 

@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "contract/contract_ops.h"
 #include "tileops/core/error_testing.h"
+#include "tileops/core/text_file.h"
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/ops/register.h"
 #include "tileops/spec/registry.h"
@@ -25,12 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
 
-std::string spec_text() {
-  std::ifstream file(std::string(TILEOPS_TEST_DIR) + "/contract/ops.yaml");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string spec_text() { return read_text(std::string(TILEOPS_TEST_DIR) + "/contract/ops.yaml"); }
 
 /// The classes of these tests, known by name.
 void declare_all() {

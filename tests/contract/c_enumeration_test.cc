@@ -175,12 +175,16 @@ class TunableTargetKernel final : public TargetKernel {
   void request_tune() override { at(Point::kTune, "target"); }
 };
 
-TEST(ContractC, Contract_C2_target_kernels_tune_where_they_offer_it) {
-  reset_counts();
-  const TargetGuard target("tuner");
+void register_tuner() {
   register_target_builder("tuner", "TestScaleFwdOp", [](const BuildRequest&) {
     return std::make_shared<TunableTargetKernel>();
   });
+}
+
+TEST(ContractC, Contract_C2_target_kernels_tune_where_they_offer_it) {
+  reset_counts();
+  const TargetGuard target("tuner");
+  register_tuner();
   const ScaleOp op(2, "t", {.target = "tuner"});
   op(iota(2, 3));
   op.request_tune();
@@ -192,9 +196,7 @@ TEST(ContractC, Contract_C2_target_kernels_tune_where_they_offer_it) {
 TEST(ContractC, Contract_C2_a_target_kernel_whose_tuning_throws_is_tried_again) {
   reset_counts();
   const TargetGuard target("tuner");
-  register_target_builder("tuner", "TestScaleFwdOp", [](const BuildRequest&) {
-    return std::make_shared<TunableTargetKernel>();
-  });
+  register_tuner();
   const ScaleOp op(2, "t", {.target = "tuner"});
   op(iota(2, 3));
   op.request_tune();

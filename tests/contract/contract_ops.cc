@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/contract_ops.h"
 
-#include <fstream>
-#include <sstream>
-
-#include "tileops/core/log.h"
-#include "tileops/dispatch/target.h"
 #include "tileops/op/explain.h"
 #include "tileops/spec/registry.h"
 
@@ -14,26 +9,9 @@ namespace {
 
 const bool specs_loaded = [] {
   const std::string path = std::string(TILEOPS_TEST_DIR) + "/contract/ops.yaml";
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  spec::load_spec_text(text.str(), path);
+  spec::load_spec_file(path);
   return true;
 }();
-
-struct Steps {
-  std::mutex mutex;  // guards counts
-  std::map<std::pair<Point, std::string>, int> counts;
-  Hook hook;  // set while no other thread runs
-};
-
-Steps& steps() {
-  static auto& instance = *new Steps;
-  return instance;
-}
-
-std::mutex warnings_mutex;
-std::vector<std::string> warnings;
 
 double value_or(const Params& params, std::string_view name, double otherwise) {
   const Value* value = params.find(name);
@@ -66,38 +44,6 @@ void sum_rows(const Tensor& x, const Tensor& sums) {
 }
 
 }  // namespace
-
-bool at(Point point, const std::string& tag) {
-  Steps& s = steps();
-  {
-    std::lock_guard lock(s.mutex);
-    ++s.counts[{point, tag}];
-  }
-  return s.hook != nullptr && s.hook(point, tag);
-}
-
-int count_of(Point point, const std::string& tag) {
-  Steps& s = steps();
-  std::lock_guard lock(s.mutex);
-  return s.counts[{point, tag}];
-}
-
-void reset_counts() {
-  Steps& s = steps();
-  std::lock_guard lock(s.mutex);
-  s.counts.clear();
-}
-
-HookGuard::HookGuard(Hook hook) { steps().hook = std::move(hook); }
-HookGuard::~HookGuard() { steps().hook = nullptr; }
-
-Tensor feed(const std::string& tag, const Tensor& x) {
-  return at(Point::kFeed, tag) ? x.select(0, 0) : x;
-}
-
-Tensor result_of(const std::string& tag, const Tensor& y) {
-  return at(Point::kResult, tag) ? Tensor::empty({1, 1, 1}, y.dtype(), y.device()) : y;
-}
 
 size_t ScaleCall::hash() const {
   return hash_of(m, n, static_cast<int>(dtype), factor, tag, static_cast<int>(device.type),
@@ -434,43 +380,6 @@ std::shared_ptr<Op> FreeOp::hold(std::string_view stage, const Value& identity,
 Results FreeOp::forward(Call& call) const {
   if (body_ == nullptr) return {UnaryOp<ScaleOp>::invoke(*hold("a", settled), call.input(0))};
   return {body_(*this, call)};
-}
-
-Tensor iota(int64_t m, int64_t n, DType dtype) {
-  std::vector<double> values(static_cast<size_t>(m * n));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i + 1);
-  return Tensor::from_values({m, n}, dtype, values);
-}
-
-std::vector<double> values_of(const Tensor& tensor) {
-  const Tensor flat = tensor.to(DType::kF64);
-  return {flat.data_as<double>(), flat.data_as<double>() + flat.num_elements()};
-}
-
-Tensor on_meta(const Tensor& tensor) { return meta_like(tensor); }
-
-Warnings::Warnings() {
-  std::lock_guard lock(warnings_mutex);
-  warnings.clear();
-  set_warning_handler([](std::string_view text) {
-    std::lock_guard inner(warnings_mutex);
-    warnings.emplace_back(text);
-  });
-}
-
-Warnings::~Warnings() { set_warning_handler(nullptr); }
-
-std::vector<std::string> Warnings::seen() const {
-  std::lock_guard lock(warnings_mutex);
-  return warnings;
-}
-
-TargetGuard::~TargetGuard() {
-  try {
-    unregister_target(name_);
-  } catch (const Error&) {
-    // Nothing is registered any more: the test took it back itself.
-  }
 }
 
 }  // namespace tileops::contract

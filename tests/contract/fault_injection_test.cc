@@ -5,56 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 
 #include "contract/contract_ops.h"
 #include "contract/fault_model.h"
+#include "contract/fault_target.h"
 #include "tileops/core/allocator.h"
-#include "tileops/dispatch/target.h"
-
-// Heap allocations of this program, failing on request -----------------------------------------
-
-namespace {
-thread_local int64_t allocations_left = -1;  // -1: all succeed; 0: the next one fails
-thread_local bool keep_failing = false;
-thread_local bool failed = false;
-
-void* allocate(std::size_t bytes) {
-  if (allocations_left == 0) {
-    failed = true;
-    if (!keep_failing) allocations_left = -1;
-    throw std::bad_alloc();
-  }
-  if (allocations_left > 0) --allocations_left;
-  void* data = std::malloc(bytes == 0 ? 1 : bytes);
-  if (data == nullptr) throw std::bad_alloc();
-  return data;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new[](std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return allocate(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete[](void* data) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
-void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
 
 namespace tileops::contract {
 namespace {
 
 constexpr int64_t kEarlierN = 3;  // the N of calls before, served by other kernels
-constexpr int64_t kFaultyN = 4;   // the N of the call with the fault
 
 /// Fails the n-th allocation of tensors.
 class FailingAllocator final : public Allocator {
@@ -72,60 +34,6 @@ class FailingAllocator final : public Allocator {
   Allocator* before_ = &allocator_for(DeviceType::kCPU);
 };
 
-/// A target whose kernels do what the builtin ones do, and which asks the hook as they do.
-class TestTarget {
- public:
-  explicit TestTarget(World world) {
-    register_target_detector("faulty", [this, world](Device) {
-      if (selections_left >= 0 && selections_left-- == 0) throw std::runtime_error("injected");
-      return world != World::kBuiltin;
-    });
-    const auto builder = [this](double power) {
-      return [this, power](const BuildRequest& request) { return build(request, power); };
-    };
-    register_target_builder("faulty", "TestScaleFwdOp", builder(1));
-    if (world == World::kChainTarget)
-      register_target_builder("faulty", "TestChainFwdOp", builder(2));
-  }
-  ~TestTarget() { unregister_target("faulty"); }
-  TestTarget(const TestTarget&) = delete;
-  TestTarget& operator=(const TestTarget&) = delete;
-
-  int selections_left = -1;
-  std::string uncallable;  // tag of the op for which the builder gives nothing
-
- private:
-  class Kernel final : public TargetKernel {
-   public:
-    Kernel(double factor, std::string tag) : factor_(factor), tag_(std::move(tag)) {}
-    Results run(const spec::CallTensors& tensors) override {
-      const Tensor& x = tensors.inputs[0];
-      const Tensor y = Tensor::empty(x.shape(), x.dtype());
-      ScaleKernel("target", factor_, tag_).run(x, y);
-      return {result_of(tag_, y)};
-    }
-    bool tunable() const override { return true; }
-    void request_tune() override {
-      if (tuned_) return;
-      at(Point::kTune, tag_);
-      tuned_ = true;
-    }
-
-   private:
-    double factor_;
-    std::string tag_;
-    bool tuned_ = false;
-  };
-
-  std::shared_ptr<TargetKernel> build(const BuildRequest& request, double power) const {
-    const std::string& tag = *request.params.at("tag").as_string();
-    at(Point::kEntryBuild, tag);
-    if (tag == uncallable) return nullptr;
-    const double factor = *request.params.at("factor").as_double();
-    return std::make_shared<Kernel>(power == 2 ? factor * factor : factor, tag);
-  }
-};
-
 /// The chain's tag is the one that its holder's forward knows it by.
 constexpr const char* kChainTags[] = {"", "chain", "nest.inner", "deep.middle.inner"};
 
@@ -140,17 +48,6 @@ std::shared_ptr<Op> make_tree(int depth, const std::shared_ptr<Op>& shared) {
   if (depth == 1) return chain;
   if (depth == 2) return std::make_shared<NestOp>("nest", chain);
   return std::make_shared<DeepOp>("deep", std::make_shared<NestOp>("deep.middle", chain));
-}
-
-Tensor call_op(const Op& op, const Tensor& x) { return ScaleOp::invoke(op, x); }
-
-RecordPtr record_of(const Op& op) {
-  try {
-    return op.last_call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kState);
-    return nullptr;
-  }
 }
 
 class Experiment {
@@ -411,97 +308,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, FaultInWorld,
                          [](const auto& info) {
                            return std::string(kWorldNames[static_cast<size_t>(info.param)]);
                          });
-
-/// Fails the n-th heap allocation of a call, for every n, once or from then on.
-TEST_P(FaultInWorld, Contract_H5_an_allocation_that_fails_anywhere_leaves_what_the_rules_say) {
-  int num_cases = 0;
-  for (const bool warm : {false, true}) {
-    for (const bool sticky : {false, true}) {
-      for (int64_t n = 0;; ++n) {
-        const TestTarget target(GetParam());
-        const auto root = std::make_shared<DeepOp>("deep");
-        Model model;
-        model.add(root, GetParam());
-        const Tensor x = iota(2, kFaultyN);
-        if (warm) call_op(*root, x);
-        const RecordPtr before = record_of(*root);
-        reset_counts();
-
-        failed = false;
-        keep_failing = sticky;
-        allocations_left = n;
-        bool threw = false;
-        Tensor y;
-        try {
-          y = call_op(*root, x);
-        } catch (const std::exception&) {
-          threw = true;
-        }
-        allocations_left = -1;
-
-        SCOPED_TRACE(std::to_string(n) + (warm ? ", warm" : ", cold") + (sticky ? ", sticky" : ""));
-        for (const Node& node : model.nodes) {
-          if (!threw) break;
-          const bool called = warm && node.op->serving_target().has_value();
-          EXPECT_EQ(node.op->serving_target().has_value(), called) << node.tag;
-          if (warm && GetParam() != World::kChainTarget) {
-            EXPECT_TRUE(called) << node.tag;
-          }
-          if (!warm && GetParam() == World::kBuiltin && node.runs_kernels) {
-            EXPECT_TRUE(node.op->built_entries("scale").empty()) << node.tag;
-          }
-        }
-        if (threw) {
-          EXPECT_EQ(record_of(*root), before);
-        } else {
-          EXPECT_EQ(record_of(*root)->index("N"), kFaultyN);
-        }
-        const Tensor again = call_op(*root, x);
-        if (y.defined()) {
-          EXPECT_EQ(values_of(y), values_of(again));
-        }
-        EXPECT_EQ(again.at({0, 0}), 3.0 * 3 * 5 * 7);
-        EXPECT_EQ(root->last_call()->stages("middle").size(), 1u);
-        ASSERT_FALSE(HasFailure());
-        if (!failed) break;
-        ++num_cases;
-      }
-    }
-  }
-  EXPECT_GT(num_cases, 20);
-  std::printf("failed allocations, %s: %d cases\n", kWorldNames[static_cast<size_t>(GetParam())],
-              num_cases);
-}
-
-/// The allocations of handing a sub-op's record to its parent fail too.
-TEST(FaultInjection, Contract_H1_a_sub_op_whose_call_threw_for_want_of_memory_keeps_its_last_call) {
-  int num_cases = 0;
-  for (int64_t n = 0;; ++n) {
-    const auto sub_op = std::make_shared<ScaleOp>(2, "sub");
-    call_op(*sub_op, iota(1, kFaultyN));
-    const RecordPtr before = sub_op->last_call();
-    bool threw = false;
-    const FreeOp parent([&](const FreeOp& self, Call& call) {
-      const auto held = self.hold("a", settled, sub_op);
-      const Tensor& x = call.input(0);
-      failed = keep_failing = false;
-      allocations_left = n;
-      try {
-        call_op(*held, x);
-      } catch (const std::exception&) {
-        threw = true;
-      }
-      allocations_left = -1;
-      return call_op(*self.hold("b", settled), x);
-    });
-    call_op(parent, iota(1, kFaultyN));
-    EXPECT_EQ(sub_op->last_call() == before, threw) << n;
-    EXPECT_EQ(parent.last_call()->stages("a").size(), threw ? 0u : 1u) << n;
-    if (!failed) break;
-    ++num_cases;
-  }
-  EXPECT_GE(num_cases, 5);
-}
 
 }  // namespace
 }  // namespace tileops::contract

@@ -13,6 +13,8 @@
 
 namespace tileops::contract {
 
+inline constexpr int64_t kFaultyN = 4;  // the N of the calls with a fault
+
 enum class World { kBuiltin, kLeafTarget, kChainTarget };
 inline constexpr const char* kWorldNames[] = {"builtin", "leaf_target", "chain_target"};
 enum class Before { kNothing, kRoot, kLeaves };

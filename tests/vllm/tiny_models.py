@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny models with the experts of Qwen3-MoE, Mixtral and GPT-OSS: random weights, bfloat16, as
 transformers writes them; and their logits in float32."""
+import pathlib
+import sys
+
 import torch
 import transformers
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from tiny_configs import make_config  # noqa: E402
 
 VOCABULARY = 320
 NUM_NEW_TOKENS = 12  # after each prompt
 
-_COMMON = dict(
+_SIZES = dict(
     vocab_size=VOCABULARY,
     hidden_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
     num_key_value_heads=2,
     head_dim=32,
     tie_word_embeddings=False,
@@ -21,24 +25,11 @@ _COMMON = dict(
 )
 
 CONFIGS = {
-    "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
-        **_COMMON,
-        num_experts=16,
-        num_experts_per_tok=4,
-        moe_intermediate_size=96,
-        intermediate_size=192,
-        norm_topk_prob=True,
+    "qwen3_moe": lambda: make_config(
+        "qwen3_moe", 16, 4, 96, intermediate_size=192, norm_topk_prob=True, **_SIZES
     ),
-    "mixtral": lambda: transformers.MixtralConfig(
-        **_COMMON, num_local_experts=8, num_experts_per_tok=2, intermediate_size=224
-    ),
-    "gpt_oss": lambda: transformers.GptOssConfig(
-        **_COMMON,
-        num_local_experts=8,
-        num_experts_per_tok=4,
-        intermediate_size=160,
-        sliding_window=32,
-    ),
+    "mixtral": lambda: make_config("mixtral", 8, 2, 224, **_SIZES),
+    "gpt_oss": lambda: make_config("gpt_oss", 8, 4, 160, sliding_window=32, **_SIZES),
 }
 
 

@@ -26,12 +26,6 @@ constexpr size_t kMinRounds = 5, kMaxRounds = 31;
 
 std::atomic<bool> again{false};
 
-double quantile(std::vector<double> values, double q) {
-  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<size_t>(at)];
-}
-
 /// A candidate's time in units of the default's, from pairs of the same rounds.
 struct Ratio {
   double value = 1;

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "tileops/core/check.h"
 #include "tileops/core/embedded.h"
 #include "tileops/core/shared_folder.h"
+#include "tileops/core/text_file.h"
 #include "tileops/cpu/features.h"
 #include "tileops/cpu/parallel.h"
 #include "tileops/perf/cpu_ceilings.h"
@@ -54,14 +54,6 @@ class Reader {
   const Json& json_;
   std::string_view source_;
 };
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  TILEOPS_CHECK(ErrorKind::kIo, file.good(), "{}: cannot be read", path);
-  return text.str();
-}
 
 /// Where the measured profile is kept; "" where there is no cache folder.
 std::string kept_path() {

@@ -86,12 +86,6 @@ namespace {
 
 constexpr size_t kMinSamples = 3, kMaxSamples = 60;
 
-double quantile(std::vector<double> values, double q) {
-  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<size_t>(at)];
-}
-
 /// `single[i]` is one call; `all` is all of them.
 CallTimes sample(CallTimer& timer, const Calls& single, const std::function<void()>& all,
                  double budget_us) {
@@ -164,6 +158,12 @@ double host_us(Device device, const Calls& calls) {
   }
   wait();
   return median(each);
+}
+
+double quantile(std::vector<double> values, double q) {
+  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
 }
 
 double median(std::vector<double> values) {

@@ -53,5 +53,7 @@ double host_us(Device device, const Calls& calls);
 
 /// The middle value; of two, the upper. `values` is not empty.
 double median(std::vector<double> values);
+/// The value below which a part `q` of them lies. `values` is not empty.
+double quantile(std::vector<double> values, double q);
 
 }  // namespace tileops::perf

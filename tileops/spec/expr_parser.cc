@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tileops/spec/expr.h"
-#include "tileops/spec/expr_lexer.h"
+#include "tileops/spec/expr_cursor.h"
 
 namespace tileops::spec {
 namespace {
@@ -38,9 +38,9 @@ std::optional<ExprOp> over_loop(std::string_view name) {
 
 /// Recursive descent, lowest precedence first: if, or, and, not, comparison, sum, product, sign,
 /// postfix, atom.
-class Parser {
+class Parser : private TokenCursor {
  public:
-  explicit Parser(std::string_view text) : tokens_(lex_expr(text)) {}
+  explicit Parser(std::string_view text) : TokenCursor(text) {}
 
   ExprNode run() {
     ExprNode node = conditional();
@@ -62,24 +62,6 @@ class Parser {
   template <class... Args>
   [[noreturn]] static void fail(fmt::format_string<Args...> format, Args&&... args) {
     throw ExprFault("S401", fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  const Token& peek() const { return tokens_[at_]; }
-  bool is(std::string_view text) const {
-    const Token& token = peek();
-    return (token.kind == Token::Kind::kSymbol || token.kind == Token::Kind::kName) &&
-           token.text == text;
-  }
-  bool accept(std::string_view text) {
-    if (!is(text)) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view text) {
-    if (accept(text)) return;
-    const Token& token = peek();
-    if (token.kind == Token::Kind::kEnd) fail("'{}' is missing at the end", text);
-    fail("'{}' is missing before '{}'", text, token.text);
   }
 
   ExprNode make(ExprOp op, std::vector<ExprNode> kids = {}) {
@@ -317,19 +299,6 @@ class Parser {
     return node;
   }
 
-  /// Whether a `for` stands in the parentheses that are open here.
-  bool has_loop() const {
-    int depth = 0;
-    for (size_t i = at_; i < tokens_.size(); ++i) {
-      const Token& token = tokens_[i];
-      if (token.kind == Token::Kind::kName && token.text == "for" && depth == 0) return true;
-      if (token.kind != Token::Kind::kSymbol) continue;
-      if (token.text == "(" || token.text == "[") ++depth;
-      if ((token.text == ")" || token.text == "]") && --depth < 0) return false;
-    }
-    return false;
-  }
-
   /// The loops come after the body in the text, and are read first: the body needs their names.
   ExprNode comprehension(ExprOp op) {
     const Depth depth(*this);
@@ -376,8 +345,6 @@ class Parser {
     loops_.push_back(std::move(variable));
   }
 
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
   int depth_ = 0;
   int nodes_ = 0;
   std::vector<std::string> loops_;

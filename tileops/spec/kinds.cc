@@ -15,10 +15,6 @@ template <class... Args>
   throw ExprFault(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-bool numeric(const StaticKind& kind) {
-  return !kind.nullable && (kind.base == Base::kInt || kind.base == Base::kFloat);
-}
-
 class Checker {
  public:
   explicit Checker(const Scope& scope) : scope_(scope) {}
@@ -157,39 +153,6 @@ class Checker {
     const StaticKind b = require_number(node.kids[1], known, "arithmetic");
     const bool ints = a.base == Base::kInt && b.base == Base::kInt && node.op != ExprOp::kDiv;
     return {ints ? Base::kInt : Base::kFloat};
-  }
-
-  static void require_comparable(const ExprNode& left, const StaticKind& a, const ExprNode& right,
-                                 const StaticKind& b) {
-    if (numeric({a.base}) && numeric({b.base})) return;
-    if (a.base == Base::kNone || b.base == Base::kNone) {
-      const StaticKind& other = a.base == Base::kNone ? b : a;
-      if (!other.nullable) fail("S403", "{} is never None", kind_text(other));
-      return;
-    }
-    if (a.base == Base::kString && b.base != Base::kString) {
-      return require_comparable(right, b, left, a);
-    }
-    if (b.base == Base::kString && right.op == ExprOp::kString && a.type != nullptr) {
-      return require_case(a, right.text);
-    }
-    if (a.base != b.base || a.base == Base::kTensor) {
-      fail("S403", "{} cannot equal {}", kind_text(a), kind_text(b));
-    }
-  }
-
-  static void require_case(const StaticKind& kind, std::string_view name) {
-    if (kind.base == Base::kSum && kind.type->sum->find(name) == nullptr) {
-      fail("S403", "{} has no constructor '{}'", kind.type->sum->name, name);
-    }
-    const auto& names = kind.type->enumerators;
-    if (kind.base == Base::kString && !names.empty() &&
-        std::find(names.begin(), names.end(), name) == names.end()) {
-      fail("S403", "'{}' is not one of [{}]", name, fmt::join(names, ", "));
-    }
-    if (kind.base != Base::kSum && kind.base != Base::kString) {
-      fail("S403", "{} cannot equal a string", kind_text(kind));
-    }
   }
 
   StaticKind equality(ExprNode& node, const Narrowing& known) {
@@ -383,21 +346,6 @@ class Checker {
 };
 
 }  // namespace
-
-StaticKind kind_of(const TypeExpr& type) {
-  static constexpr Base kBases[] = {Base::kInt,    Base::kBool,  Base::kFloat, Base::kString,
-                                    Base::kString, Base::kDType, Base::kList,  Base::kSum};
-  return {kBases[static_cast<size_t>(type.base)], type.nullable, &type};
-}
-
-std::string kind_text(const StaticKind& kind) {
-  static constexpr std::string_view kNames[] = {
-      "None",       "a truth value", "an integer", "a number", "a string", "a dtype",
-      "a sum type", "a list",        "a shape",    "a tensor", "a tuple"};
-  if (kind.type != nullptr) return kind.type->text;
-  std::string text(kNames[static_cast<size_t>(kind.base)]);
-  return kind.nullable && kind.base != Base::kNone ? text + " or None" : text;
-}
 
 StaticKind check_kinds(ExprNode& node, const Scope& scope, const Narrowing& known) {
   return Checker(scope).check(node, known);

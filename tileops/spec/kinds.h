@@ -36,6 +36,11 @@ struct StaticKind {
 /// "an integer", "MGroupedLayout", …
 std::string kind_text(const StaticKind& kind);
 StaticKind kind_of(const TypeExpr& type);
+/// A number that is always there.
+bool numeric(const StaticKind& kind);
+/// Errors: ExprFault S403 where `left` and `right`, of kinds a and b, can never be equal.
+void require_comparable(const ExprNode& left, const StaticKind& a, const ExprNode& right,
+                        const StaticKind& b);
 
 /// What is known on the branch where an expression stands, by path ("layout.metadata_kind").
 struct Narrowing {

@@ -2,14 +2,13 @@
 #include "tileops/spec/registry.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
-#include <sstream>
 
 #include "tileops/core/check.h"
 #include "tileops/core/embedded.h"
+#include "tileops/core/text_file.h"
 #include "tileops/spec/file_reader.h"
 #include "tileops/spec/known.h"
 
@@ -150,11 +149,7 @@ std::vector<std::string> load_spec_text(std::string_view text, std::string_view 
 }
 
 std::vector<std::string> load_spec_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  TILEOPS_CHECK(ErrorKind::kIo, file.good() || file.eof(), "{}: cannot be read", path);
-  return load_spec_text(text.str(), path);
+  return load_spec_text(read_text(path), path);
 }
 
 }  // namespace tileops::spec

@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "tileops/core/embedded.h"
+#include "tileops/core/text_file.h"
 #include "tileops/spec/broken_entries_testing.h"
 #include "tileops/spec/report.h"
 
@@ -88,12 +87,6 @@ TEST(Validator, EveryCodeIsTriedAndKnown) {
   EXPECT_EQ(tried, known);
 }
 
-std::string file_text(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 /// Codes as the sources write them: "S" and three digits in quotes.
 std::set<std::string> codes_in(const std::string& text, char before, char after) {
   std::set<std::string> codes;
@@ -112,12 +105,12 @@ TEST(Validator, EveryCodeOfTheSourcesIsInTheTableAndInTheDocs) {
     const std::string name = file.path().filename().string();
     if (!name.ends_with(".cc") || name.ends_with("_test.cc") || name == "diagnostic_codes.cc")
       continue;
-    used.merge(codes_in(file_text(file.path()), '"', '"'));
+    used.merge(codes_in(read_text(file.path().string()), '"', '"'));
   }
   std::set<std::string> table;
   for (const CodeInfo& info : diagnostic_codes()) table.insert(std::string(info.code));
   EXPECT_EQ(used, table);
-  const std::string docs = file_text(root / "docs/spec.md");
+  const std::string docs = read_text((root / "docs/spec.md").string());
   for (const CodeInfo& info : diagnostic_codes()) {
     const std::string line =
         "| " + std::string(info.code) + " | " + std::string(info.meaning) + " |";

@@ -8,11 +8,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
-#include "tileops/core/error.h"
+#include "tileops/core/error_testing.h"
 #include "tileops/cpu/parallel.h"
 #include "tileops/op/trace.h"
 #include "tileops/ops/moe/packed_experts.h"
@@ -150,15 +149,6 @@ TEST(FusedMoEExperts, ACallersOutputIsFilledOnBothPaths) {
     EXPECT_TRUE(run(op, p, output).is_same_view(output));
     EXPECT_TRUE(bit_equal(output, run(op, p)));
   }
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(FusedMoEExperts, AWorkspaceOfTheAskedSizeServesBothPathsAndASmallerOneIsRefused) {

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
-#include "tileops/core/error.h"
+#include "tileops/core/error_testing.h"
 #include "tileops/op/trace.h"
 
 namespace tileops {
@@ -109,15 +108,6 @@ TEST(FusedMoE, RoutingIsReturnedWhereItIsAskedFor) {
   const FusedTopKFwdOp::Output routes = FusedTopKFwdOp({.top_k = 2}, true)(layer.gating);
   EXPECT_TRUE(bit_equal(full.topk_ids, routes.topk_ids));
   EXPECT_TRUE(bit_equal(full.tokens_per_expert, routes.tokens_per_expert));
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(FusedMoE, InjectedExpertsServeAndThoseThatContradictAreRefused) {

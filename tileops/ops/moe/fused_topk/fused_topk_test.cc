@@ -9,7 +9,7 @@
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
-#include "tileops/core/error.h"
+#include "tileops/core/error_testing.h"
 
 namespace tileops {
 namespace {
@@ -188,15 +188,6 @@ TEST(FusedTopK, ATokenIsRoutedAloneAsInABatch) {
     EXPECT_TRUE(testing::bit_equal(alone.topk_weights, batch.topk_weights.narrow(0, t, 1)));
     EXPECT_TRUE(testing::bit_equal(alone.topk_ids, batch.topk_ids.narrow(0, t, 1)));
   }
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(FusedTopK, ErrorsNameTheRule) {

@@ -21,6 +21,7 @@
 #include "tileops/cuda/program.h"
 #include "tileops/cuda/setup.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
+#include "tileops/ops/moe/grouped_gemm/valid_rows_testing.h"
 
 namespace tileops::testing {
 
@@ -128,23 +129,6 @@ inline Tensor cpu_result(const GemmCase& c, const GemmInputs& inputs) {
   const MoEGroupedGemmFwdOp op(c.layout, c.activation, DType::kF32,
                                {.implementation = implementation});
   return op(inputs.a, inputs.b, inputs.metadata, {.bias = inputs.bias});
-}
-
-/// Elements of the experts' rows, in order.
-inline std::vector<double> valid_rows(const MGroupedLayout& layout, const Tensor& metadata,
-                                      int64_t num_experts, const Tensor& tensor) {
-  const RowMatrix matrix = row_matrix(layout, tensor);
-  std::vector<double> values;
-  for (const ExpertRows& rows : expert_rows(layout, metadata, num_experts, matrix.num_rows)) {
-    for (int64_t row = rows.row_begin; row < rows.row_begin + rows.num_rows; ++row) {
-      for (int64_t column = 0; column < matrix.num_columns; ++column) {
-        const int64_t offset = matrix.offset(row) + column * matrix.column_stride;
-        values.push_back(load_element(
-            tensor.dtype(), tensor.data_as<std::byte>() + offset * dtype_bytes(tensor.dtype())));
-      }
-    }
-  }
-  return values;
 }
 
 /// An output on the GPU among NaNs: rows before and after it, columns beside it.

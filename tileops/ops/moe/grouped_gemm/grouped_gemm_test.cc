@@ -9,6 +9,7 @@
 
 #include "tests/support/testing.h"
 #include "tileops/core/error.h"
+#include "tileops/ops/moe/grouped_gemm/valid_rows_testing.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/workload.h"
 
@@ -23,23 +24,7 @@ using testing::poisoned;
 using testing::random_tensor;
 using testing::relative_error;
 using testing::tolerance;
-
-/// The elements of the rows that belong to an expert, which alone are specified.
-std::vector<double> valid_rows(const MGroupedLayout& layout, const Tensor& metadata,
-                               int64_t num_experts, const Tensor& tensor) {
-  const RowMatrix matrix = row_matrix(layout, tensor);
-  std::vector<double> values;
-  for (const ExpertRows& rows : expert_rows(layout, metadata, num_experts, matrix.num_rows)) {
-    for (int64_t row = rows.row_begin; row < rows.row_begin + rows.num_rows; ++row) {
-      for (int64_t c = 0; c < matrix.num_columns; ++c) {
-        const int64_t offset = matrix.offset(row) + c * matrix.column_stride;
-        values.push_back(load_element(
-            tensor.dtype(), tensor.data_as<std::byte>() + offset * dtype_bytes(tensor.dtype())));
-      }
-    }
-  }
-  return values;
-}
+using testing::valid_rows;
 
 /// The definition once more, from nothing but at(): independent of the reference kernel's strides.
 std::vector<double> definition(const MGroupedLayout& layout, const GatedActivation& activation,

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times what PyTorch computes as `tileops bench` times ours."""
+import statistics
+import time
+
+import torch
+
+
+class Timer:
+    """Times calls as `tileops bench` does; microseconds of one call."""
+
+    def __init__(self, device, seconds):
+        self.gpu, self.budget = device == "cuda", seconds * 1e6
+        size = 2 * torch.cuda.get_device_properties(0).L2_cache_size if self.gpu else 8 << 20
+        self.flush = torch.zeros(size, dtype=torch.uint8, device=device)
+
+    def once(self, call, cold):
+        if cold:
+            self.flush.add_(1)
+        if not self.gpu:
+            start = time.perf_counter()
+            call()
+            return (time.perf_counter() - start) * 1e6
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3
+
+    def sample(self, calls, cold):
+        times, total = [], 0.0
+        while len(times) < 3 or (total < self.budget / 2 and len(times) < 60):
+            times.append(self.once(calls[len(times) % len(calls)], cold))
+            total += times[-1]
+        return statistics.median(times)
+
+    def measure(self, calls):
+        """Calls that cannot be captured are timed eagerly, the host's time with them."""
+        for call in calls:
+            call()
+        together = lambda: [call() for call in calls]
+        singles, captured = calls, False
+        if self.gpu:
+            torch.cuda.synchronize()
+            try:
+                graphs = [capture(call) for call in calls]
+                singles, together = [graph.replay for graph in graphs], capture(together).replay
+                captured = True
+            except RuntimeError:
+                torch.cuda.synchronize()
+        return {
+            "single_us": self.sample(singles, cold=True),
+            "back_to_back_us": self.sample([together], cold=False) / len(calls),
+            "captured": captured,
+        }
+
+
+def capture(work):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
