@@ -7,7 +7,7 @@ if [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
   exit 2
 fi
 tileops_install_packages
-cmake/build.sh dev gpu_tests
+cmake/build.sh dev -DTILEOPS_GPU_TESTS=ON gpu_tests
 log=build/dev/gpu_tests.log
 code=0
 ctest --test-dir build/dev -L gpu --no-tests=error --output-on-failure --verbose > "$log" 2>&1 || code=$?

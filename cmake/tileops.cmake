@@ -52,6 +52,19 @@ function(tileops_unite target)
   endif()
 endfunction()
 
+# tileops_group_by_role(FILES...): files of an op are compiled with those of the same role of three other ops; within an
+# op the kernels and the reference state the same rules apart, in one namespace.
+function(tileops_group_by_role)
+  get_property(num_ops GLOBAL PROPERTY TILEOPS_NUM_OPS)
+  math(EXPR next "0${num_ops} + 1")
+  set_property(GLOBAL PROPERTY TILEOPS_NUM_OPS ${next})
+  math(EXPR group "${next} / 4")
+  foreach(file ${ARGN})
+    string(REGEX REPLACE ".*_([a-z0-9]+)\\.cc$" "\\1" role ${file})
+    set_source_files_properties(${file} TARGET_DIRECTORY tileops_ops PROPERTIES UNITY_GROUP ${role}${group})
+  endforeach()
+endfunction()
+
 # tileops_add_layer(NAME SOURCES... [LINK ...] [PRIVATE_LINK ...]): one static library per folder,
 # all of which make up the shared library `tileops`.
 function(tileops_add_layer name)
@@ -66,9 +79,9 @@ endfunction()
 add_custom_target(gpu_tests)
 
 # tileops_add_test(NAME SOURCES... LINK...): a GoogleTest program, one ctest test with a watchdog. Those named
-# *_gpu_test skip themselves where there is no GPU; they carry the label gpu.
+# *_gpu_test skip themselves where there is no GPU; they carry the label gpu, and TILEOPS_GPU_TESTS leaves them out.
 function(tileops_add_test name)
-  if(NOT TILEOPS_TESTS)
+  if(NOT TILEOPS_TESTS OR (name MATCHES "_gpu_test$" AND NOT TILEOPS_GPU_TESTS))
     return()
   endif()
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;ENV" ${ARGN})
@@ -117,6 +130,7 @@ function(tileops_add_op name)
     list(TRANSFORM arg_${role} PREPEND ${dir}/)
   endforeach()
   target_sources(tileops_ops PRIVATE ${arg_SOURCES})
+  tileops_group_by_role(${arg_SOURCES})
   set_property(GLOBAL APPEND PROPERTY TILEOPS_SPEC_FILES ${dir}/${arg_SPEC})
   set_property(GLOBAL APPEND PROPERTY TILEOPS_DEVICE_FILES ${arg_DEVICE})
   tileops_add_test(${name}_test SOURCES ${arg_TEST} LINK tileops)
