@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel types registered from Python on torch tensors: eager, as nodes, in compiled graphs."""
+import threading
+import time
+
 import numpy
 import pytest
 
 import tileops_cpp
+from test_threads import in_threads
 from tileops_cpp import MGroupedLayout, moe
 
 torch = pytest.importorskip("torch")
@@ -102,3 +106,32 @@ def test_a_kernel_sees_no_grad_tensors_alone(seen):
     with torch.inference_mode():
         assert op(x, w, ends).shape == (7, 14)
     assert len(seen) == 1
+
+
+def test_threads_on_a_cold_node():
+    built, start = [], threading.Barrier(4)
+
+    def build(call):
+        built.append(call)
+        time.sleep(0.05)  # the others wait for this kernel, and must not hold the GIL
+
+        def kernel(a, b, ends, *, out, bias=None):
+            out[:] = len(built)
+
+        return kernel
+
+    tileops_cpp.register_kernel_type(GEMM, "slow", build, identity=lambda call: None)
+    try:
+        op = moe.MoEGroupedGemmFwdOp(MGroupedLayout.contiguous(), implementation="slow")
+        x, w, _, ends = inputs()
+
+        def work(index):
+            start.wait()
+            for _ in range(5):
+                made = torch.ops.tileops_cpp.moe_grouped_gemm_fwd(op.key, x, w, ends, None)
+                assert bool((made == 1).all())
+
+        in_threads(4, work)
+    finally:
+        tileops_cpp.unregister_kernel_type(GEMM, "slow")
+    assert len(built) == 1

