@@ -23,7 +23,7 @@ namespace tileops::perf {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
-constexpr int kReadUnroll = 8;  // lines a step, independent of each other
+constexpr int kReadUnroll = 8;  // vectors a step, independent of each other
 constexpr int kChains = 12;     // enough for two ports of latency 4, few enough for 16 registers
 constexpr int kSteps = 1'000'000;
 
@@ -42,23 +42,31 @@ double thread_cpu_s() {
 using ReadLoop = uint64_t (*)(const std::byte* data, int64_t bytes);  // bytes % 512 == 0
 using MathLoop = uint64_t (*)(float seed);
 
-using Line = uint64_t __attribute__((vector_size(kLineBytes)));
 using Floats = float __attribute__((vector_size(16)));
 
-/// Vector types wider than the target's are split by the compiler, so one body serves every level.
-__attribute__((always_inline)) inline uint64_t sum_lines(const std::byte* data, int64_t bytes) {
-  Line sums[kReadUnroll] = {};
-  const auto* lines = reinterpret_cast<const Line*>(data);
-  for (int64_t i = 0; i < bytes / kLineBytes; i += kReadUnroll) {
+template <int kBytes>
+struct VectorOf {
+  using Type [[gnu::vector_size(kBytes)]] = uint64_t;
+};
+
+/// One vector register of the target each: wider types are split, through the stack.
+template <int kVectorBytes>
+__attribute__((always_inline)) inline uint64_t sum_vectors(const std::byte* data, int64_t bytes) {
+  using Vector = typename VectorOf<kVectorBytes>::Type;
+  Vector sums[kReadUnroll] = {};
+  const auto* vectors = reinterpret_cast<const Vector*>(data);
+  for (int64_t i = 0; i < bytes / kVectorBytes; i += kReadUnroll) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kReadUnroll; ++j) sums[j] += lines[i + j];
+    for (int j = 0; j < kReadUnroll; ++j) sums[j] += vectors[i + j];
   }
   uint64_t total = 0;
-  for (const Line& sum : sums) total += sum[0] + sum[7];
+  for (const Vector& sum : sums) total += sum[0] + sum[kVectorBytes / 8 - 1];
   return total;
 }
 
-uint64_t read_baseline(const std::byte* data, int64_t bytes) { return sum_lines(data, bytes); }
+uint64_t read_baseline(const std::byte* data, int64_t bytes) {
+  return sum_vectors<16>(data, bytes);
+}
 
 uint64_t math_baseline(float seed) {
   Floats sums[kChains] = {};
@@ -75,11 +83,11 @@ uint64_t math_baseline(float seed) {
 #if defined(__x86_64__)
 
 __attribute__((target("avx2"))) uint64_t read_avx2(const std::byte* data, int64_t bytes) {
-  return sum_lines(data, bytes);
+  return sum_vectors<32>(data, bytes);
 }
 __attribute__((target("avx512f,avx512bw"))) uint64_t read_avx512(const std::byte* data,
                                                                  int64_t bytes) {
-  return sum_lines(data, bytes);
+  return sum_vectors<64>(data, bytes);
 }
 
 __attribute__((target("avx2,fma"))) uint64_t fma_avx2(float seed) {
@@ -267,6 +275,11 @@ int64_t second_level_bytes() {
 }
 
 }  // namespace
+
+void read_memory(std::span<const std::byte> data) {
+  static const ReadLoop read = read_loop(cpu::supported_isa());
+  sink += read(data.data(), static_cast<int64_t>(data.size()));
+}
 
 CpuCeilings measure_cpu_ceilings() {
   constexpr int64_t kFirstLevelSet = 16 << 10, kStep = kReadUnroll * kLineBytes;

@@ -2,7 +2,9 @@
 // What the cores of this machine do at most, measured.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tileops::perf {
 
@@ -21,5 +23,9 @@ struct CpuCeilings {
 
 /// Takes about a second, and up to 512 MiB of memory (a quarter of the machine's at most).
 CpuCeilings measure_cpu_ceilings();
+
+/// Reads all of data once, on this thread, with the loop that read_gbps is measured by.
+/// Size: a multiple of 512 bytes, 64-byte aligned.
+void read_memory(std::span<const std::byte> data);
 
 }  // namespace tileops::perf
