@@ -121,6 +121,11 @@ bool bf16_dot_outruns_fma() {
   return outruns;
 }
 
+bool reads_ahead_of_few_rows() {
+  static const bool amd = is_amd();
+  return amd;
+}
+
 std::vector<IsaLevel> available_isa_levels() {
   std::vector<IsaLevel> levels;
   for (int i = 0; i <= static_cast<int>(active_isa()); ++i) {

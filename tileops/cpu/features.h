@@ -35,6 +35,10 @@ IsaLevel active_isa();
 /// machine's bits never depend on a measurement.
 bool bf16_dot_outruns_fma();
 
+/// Whether the processor itself reads ahead of a loop that multiplies one or two rows, so that
+/// software's fetches only take its buffers: on Zen 4. By the vendor, as above.
+bool reads_ahead_of_few_rows();
+
 /// Every level up to active_isa(), lowest first.
 std::vector<IsaLevel> available_isa_levels();
 

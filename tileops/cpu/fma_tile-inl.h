@@ -7,6 +7,7 @@
 #define TILEOPS_CPU_FMA_TILE_INL_H_
 #endif
 
+#include <algorithm>
 #include <utility>
 
 #include "tileops/cpu/convert-inl.h"
@@ -21,77 +22,97 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kFmaRows = kLanes == 16 ? 12 : 6;
 constexpr int kLineFloats = 16;  // of packed rows: one line holds 16 k of one row
 
-/// Weight vectors of one k for two vectors of columns.
-struct WeightPair {
-  Vf left, right;
-};
+/// Of K, where the panel's columns take several passes: its weights stay in the first cache.
+constexpr int64_t kPassChunk = 256;
 
-/// kHalf selects the k of a line's pair; `line` points at the first of the two vectors' columns.
+/// Vectors of columns that some rows take at once: the whole panel where the registers hold its
+/// sums, so that a panel that comes from memory is read in order.
+constexpr int vectors_at_once(int rows) {
+  int vectors = 2;
+  while (2 * vectors * kLanes <= kPanelColumns && 2 * vectors * rows <= 8) vectors *= 2;
+  return vectors;
+}
+
+/// Bytes from a step of two k to the weights of a column.
+template <DType kB>
+constexpr int64_t column_offset(int64_t column) {
+  return column / 16 * kLineBytes + column % 16 * (kB == DType::kF16 ? 2 : 4);
+}
+
+/// Weights of one k for a vector of columns; kHalf selects the k of a line's pair.
 template <DType kB, int kHalf>
-HWY_INLINE WeightPair load_weights(const std::byte* line, int64_t right_offset) {
+HWY_INLINE Vf load_weights(const std::byte* columns) {
   if constexpr (kB == DType::kBF16) {
-    const auto left = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(line));
-    const auto right = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(line + right_offset));
-    if constexpr (kHalf == 0) return {low_bf16(left), low_bf16(right)};
-    return {high_bf16(left), high_bf16(right)};
+    const auto pairs = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(columns));
+    return kHalf == 0 ? low_bf16(pairs) : high_bf16(pairs);
   } else {
     constexpr int64_t kHalfBytes = kB == DType::kF16 ? 32 : 2 * kLineBytes;
-    return {load_f32<kB>(line + kHalf * kHalfBytes),
-            load_f32<kB>(line + right_offset + kHalf * kHalfBytes)};
+    return load_f32<kB>(columns + kHalf * kHalfBytes);
   }
 }
 
-// Always two fetches, the second of the same line where a step is one line: cheaper than a branch.
+// Always two fetches, the second of the same line where a step is one line: cheaper than a branch
+// where a step has many products.
 HWY_INLINE void prefetch_to_l2(const std::byte* data, int64_t step) {
   __builtin_prefetch(data, 0, 2);
   __builtin_prefetch(data + step / 2, 0, 2);
 }
 
-template <int kRows, DType kB, int kHalf>
-HWY_INLINE void multiply_k(const float* a, const std::byte* line, int64_t right_offset,
-                           Vf (&sums)[kRows][2]) {
+template <int kRows, int kVectors, DType kB, int kHalf>
+HWY_INLINE void multiply_k(const float* a, const std::byte* columns, Vf (&sums)[kRows][kVectors]) {
   const F32 d;
-  const WeightPair w = load_weights<kB, kHalf>(line, right_offset);
+  Vf weights[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    weights[v] = load_weights<kB, kHalf>(columns + column_offset<kB>(v * kLanes));
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     const Vf x = hn::Set(d, a[r * kLineFloats + kHalf]);
-    sums[r][0] = hn::MulAdd(x, w.left, sums[r][0]);
-    sums[r][1] = hn::MulAdd(x, w.right, sums[r][1]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(x, weights[v], sums[r][v]);
   }
 }
 
 template <int kRows, DType kB>
 HWY_NOINLINE void fma_tile_rows(const TileArgs& t) {
   const F32 d;
-  constexpr int64_t kColumnBytes = kB == DType::kF16 ? 2 : 4;
+  constexpr int kVectors = vectors_at_once(kRows);
+  constexpr int64_t kPassColumns = kVectors * kLanes;
   constexpr int64_t kStepBytes = kB == DType::kF32 ? 4 * kLineBytes : 2 * kLineBytes;  // of 2 k
-  constexpr int64_t kRightOffset = kLanes == 16 ? kLineBytes : kLanes * kColumnBytes;
-  for (int64_t col = 0; col < kPanelColumns; col += 2 * kLanes) {
-    const float* a = reinterpret_cast<const float*>(t.a);
-    const std::byte* b = t.b + col / 16 * kLineBytes + col % 16 * kColumnBytes;
-    float* c = t.c + col;
-    Vf sums[kRows][2];
+  const int64_t chunk = kPassColumns == kPanelColumns ? t.k : kPassChunk;
+  for (int64_t begin = 0; begin < t.k; begin += chunk) {
+    const int64_t end = std::min(begin + chunk, t.k);
+    const bool accumulate = t.accumulate || begin > 0;
+    for (int64_t col = 0; col < kPanelColumns; col += kPassColumns) {
+      const float* a = reinterpret_cast<const float*>(t.a) + begin * kRows;
+      const std::byte* b = t.b + begin / 2 * kStepBytes + column_offset<kB>(col);
+      float* c = t.c + col;
+      Vf sums[kRows][kVectors];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      sums[r][0] = t.accumulate ? hn::LoadU(d, c + r * t.ldc) : hn::Zero(d);
-      sums[r][1] = t.accumulate ? hn::LoadU(d, c + r * t.ldc + kLanes) : hn::Zero(d);
-    }
-    const std::byte* prefetch = t.prefetch;
-    const int64_t prefetch_step = col == 0 ? t.prefetch_step : 0;
-    for (int64_t k = 0; k < t.k; k += kLineFloats) {
-      for (int kk = 0; kk < kLineFloats; kk += 2) {
-        multiply_k<kRows, kB, 0>(a + kk, b, kRightOffset, sums);
-        multiply_k<kRows, kB, 1>(a + kk, b, kRightOffset, sums);
-        prefetch_to_l2(prefetch, prefetch_step);
-        prefetch += prefetch_step;
-        b += kStepBytes;
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          sums[r][v] = accumulate ? hn::LoadU(d, c + r * t.ldc + v * kLanes) : hn::Zero(d);
+        }
       }
-      a += kRows * kLineFloats;
-    }
+      const int64_t prefetch_step = col == 0 ? t.prefetch_step : 0;
+      const std::byte* prefetch = t.prefetch + begin / 2 * prefetch_step;
+      for (int64_t k = begin; k < end; k += kLineFloats) {
+        for (int kk = 0; kk < kLineFloats; kk += 2) {
+          multiply_k<kRows, kVectors, kB, 0>(a + kk, b, sums);
+          multiply_k<kRows, kVectors, kB, 1>(a + kk, b, sums);
+          if (kRows > 2 || prefetch_step != 0) prefetch_to_l2(prefetch, prefetch_step);
+          prefetch += prefetch_step;
+          b += kStepBytes;
+        }
+        a += kRows * kLineFloats;
+      }
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      hn::StoreU(sums[r][0], d, c + r * t.ldc);
-      hn::StoreU(sums[r][1], d, c + r * t.ldc + kLanes);
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * t.ldc + v * kLanes);
+      }
     }
   }
 }

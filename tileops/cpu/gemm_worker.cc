@@ -158,12 +158,15 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
     TileArgs tile = t;
     tile.a = packed_block(begin) +
              k * plan_.micro->a_bytes_per_k * round_up(rows, plan_.micro->row_align);
+    tile.prefetch = tile.a;  // a fetch of what is there costs least
     tile.c += begin * ldc_;
     if (p_.packed_b == nullptr) {
       prefetch_unpacked(tile, task, panel, i);
     } else if (blocks == 1) {  // which reads its panel once
-      tile.prefetch = tile.b + kStreamAhead;
-      tile.prefetch_step = 2 * kLineBytes;
+      if (rows >= plan_.fetch_rows) {
+        tile.prefetch = tile.b + kStreamAhead;
+        tile.prefetch_step = 2 * kLineBytes;
+      }
       const bool continues = after == nullptr || after == t.b + tile.k * bytes_per_k;
       for (int64_t at = 0; !continues && at < kStreamAhead; at += kLineBytes)
         __builtin_prefetch(after + at, 0, 2);

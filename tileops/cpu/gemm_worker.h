@@ -33,7 +33,8 @@ struct GemmPlan {
   int64_t stream_rows = 0;  // segments of at most so many rows stream unpacked weights
   int64_t panel_begin = 0, panel_end = 0, output_end = 0;  // of what is computed
   int64_t rows_per_task = 0, panels_per_task = 1;
-  int64_t max_rows = 0;  // of any task, padded to the inner loop's blocks
+  int64_t fetch_rows = 1;  // from so many rows on, packed panels are fetched by software
+  int64_t max_rows = 0;    // of any task, padded to the inner loop's blocks
   ScratchLayout layout;
 };
 
