@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tileops/core/value.h"
 #include "tileops/cpu/grouped_gemm.h"
+#include "tileops/dispatch/implementation.h"
 #include "tileops/perf/config_choice.h"
 
 namespace tileops {
@@ -49,5 +51,29 @@ class CpuGemmChoice {
   perf::ConfigChoice choice_;
   std::vector<cpu::GemmOptions> options_;  // of each candidate
 };
+
+/// What a kernel of the interface says of its configuration, where that is the inner loop alone.
+template <class Interface>
+class CpuGemmKernel : public Interface {
+ public:
+  Params config() const override { return inner_loop_.choice().config(); }
+  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
+  bool tunable() const override { return inner_loop_.choice().tunable(); }
+
+ protected:
+  CpuGemmKernel(const CpuGemmCall& call, const BuildOptions& build) : inner_loop_(call, build) {}
+
+  CpuGemmChoice inner_loop_;
+};
+
+/// The entry of a kernel class with a static gemm_call(call).
+template <KernelInterface I, class GemmKernel>
+EntryFor<I> cpu_gemm_entry(const typename I::Call& call) {
+  const CpuGemmCall gemm = GemmKernel::gemm_call(call);
+  return {
+      Value(gemm.bucket),
+      [call](const BuildOptions& build) { return std::make_shared<GemmKernel>(call, build); },
+      [gemm](const BuildOptions& build) { return CpuGemmChoice(gemm, build).choice().in_use(); }};
+}
 
 }  // namespace tileops

@@ -12,21 +12,18 @@
 namespace tileops::grouped_gemm {
 namespace {
 
-class CpuBlockedKernel final : public GroupedGemmKernel {
+class CpuBlockedKernel final : public CpuGemmKernel<GroupedGemmKernel> {
  public:
   CpuBlockedKernel(const Call& call, const BuildOptions& build)
-      : call_(call),
+      : CpuGemmKernel(gemm_call(call), build),
+        call_(call),
         layout_(call.layout),
-        activation_(cpu_activation(call.activation)),
-        inner_loop_(gemm_call(call), build) {}
+        activation_(cpu_activation(call.activation)) {}
 
   static CpuGemmCall gemm_call(const Call& call) {
     return {"grouped_gemm/cpu_blocked", tuning_bucket(call), call.dtype, call.batch_invariant};
   }
 
-  Params config() const override { return inner_loop_.choice().config(); }
-  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
-  bool tunable() const override { return inner_loop_.choice().tunable(); }
   void request_tune() override {
     inner_loop_.tune(kTuningRoutings.size(), [this]() -> CpuGemmChoice::Compute {
       return [this, tensors = make_tuning_tensors(cpu_tuning_call(call_))](
@@ -80,7 +77,6 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
   const Call call_;  // one of those that share the kernel
   const MGroupedLayout layout_;
   const cpu::ActivationParams activation_;
-  CpuGemmChoice inner_loop_;
 };
 
 }  // namespace
@@ -88,16 +84,7 @@ class CpuBlockedKernel final : public GroupedGemmKernel {
 Implementation<GroupedGemm> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
-          .entry_for = [](const Call& call) -> EntryFor<GroupedGemm> {
-            return {
-                Value(tuning_bucket(call)),
-                [call](const BuildOptions& build) {
-                  return std::make_shared<CpuBlockedKernel>(call, build);
-                },
-                [call](const BuildOptions& build) {
-                  return CpuGemmChoice(CpuBlockedKernel::gemm_call(call), build).choice().in_use();
-                }};
-          }};
+          .entry_for = cpu_gemm_entry<GroupedGemm, CpuBlockedKernel>};
 }
 
 }  // namespace tileops::grouped_gemm

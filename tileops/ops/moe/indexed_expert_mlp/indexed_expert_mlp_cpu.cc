@@ -98,22 +98,19 @@ struct TuningTensors {
   std::array<Tensor, kTuningRoutings.size()> ids;
 };
 
-class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
+class CpuSegmentsKernel final : public CpuGemmKernel<IndexedExpertMLPKernel> {
  public:
   CpuSegmentsKernel(const Call& call, const BuildOptions& build)
-      : call_(call),
+      : CpuGemmKernel(gemm_call(call), build),
+        call_(call),
         activation_(cpu_activation(call.activation)),
-        scale_(static_cast<float>(call.routed_scaling_factor)),
-        inner_loop_(gemm_call(call), build) {}
+        scale_(static_cast<float>(call.routed_scaling_factor)) {}
 
   static CpuGemmCall gemm_call(const Call& call) {
     return {"indexed_expert_mlp/cpu_segments", tuning_bucket(call), call.dtype,
             call.batch_invariant};
   }
 
-  Params config() const override { return inner_loop_.choice().config(); }
-  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
-  bool tunable() const override { return inner_loop_.choice().tunable(); }
   void request_tune() override {
     inner_loop_.tune(kTuningRoutings.size(), [this]() -> CpuGemmChoice::Compute {
       return
@@ -178,7 +175,6 @@ class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
   const Call call_;  // one of those that share the kernel
   const cpu::ActivationParams activation_;
   const float scale_;
-  CpuGemmChoice inner_loop_;
 };
 
 }  // namespace
@@ -186,16 +182,7 @@ class CpuSegmentsKernel final : public IndexedExpertMLPKernel {
 Implementation<IndexedExpertMLP> cpu_segments() {
   return {.info = {.key = "cpu_segments", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
-          .entry_for = [](const Call& call) -> EntryFor<IndexedExpertMLP> {
-            return {
-                Value(tuning_bucket(call)),
-                [call](const BuildOptions& build) {
-                  return std::make_shared<CpuSegmentsKernel>(call, build);
-                },
-                [call](const BuildOptions& build) {
-                  return CpuGemmChoice(CpuSegmentsKernel::gemm_call(call), build).choice().in_use();
-                }};
-          }};
+          .entry_for = cpu_gemm_entry<IndexedExpertMLP, CpuSegmentsKernel>};
 }
 
 }  // namespace tileops::indexed_expert_mlp

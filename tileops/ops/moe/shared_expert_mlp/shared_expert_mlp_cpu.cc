@@ -26,18 +26,15 @@ std::string tuning_bucket(const Call& call) {
                      rows_bucket(call.num_tokens, 1));
 }
 
-class CpuBlockedKernel final : public SharedExpertMLPKernel {
+class CpuBlockedKernel final : public CpuGemmKernel<SharedExpertMLPKernel> {
  public:
   CpuBlockedKernel(const Call& call, const BuildOptions& build)
-      : call_(call), shard_(call.shard), inner_loop_(gemm_call(call), build) {}
+      : CpuGemmKernel(gemm_call(call), build), call_(call), shard_(call.shard) {}
 
   static CpuGemmCall gemm_call(const Call& call) {
     return {"shared_expert_mlp/cpu_blocked", tuning_bucket(call), call.dtype, call.batch_invariant};
   }
 
-  Params config() const override { return inner_loop_.choice().config(); }
-  ConfigOrigin config_origin() const override { return inner_loop_.choice().origin(); }
-  bool tunable() const override { return inner_loop_.choice().tunable(); }
   void request_tune() override {
     inner_loop_.tune(1, [this]() -> CpuGemmChoice::Compute {
       const auto random = [&](const Shape& shape, uint64_t seed, float scale) {
@@ -133,7 +130,6 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
 
   const Call call_;  // one of those that share the kernel
   const Shard shard_;
-  CpuGemmChoice inner_loop_;
 };
 
 }  // namespace
@@ -141,16 +137,7 @@ class CpuBlockedKernel final : public SharedExpertMLPKernel {
 Implementation<SharedExpertMLP> cpu_blocked() {
   return {.info = {.key = "cpu_blocked", .devices = {DeviceType::kCPU}},
           .refusal = [](const Call&) { return Refusal(); },
-          .entry_for = [](const Call& call) -> EntryFor<SharedExpertMLP> {
-            return {
-                Value(tuning_bucket(call)),
-                [call](const BuildOptions& build) {
-                  return std::make_shared<CpuBlockedKernel>(call, build);
-                },
-                [call](const BuildOptions& build) {
-                  return CpuGemmChoice(CpuBlockedKernel::gemm_call(call), build).choice().in_use();
-                }};
-          }};
+          .entry_for = cpu_gemm_entry<SharedExpertMLP, CpuBlockedKernel>};
 }
 
 }  // namespace tileops::shared_expert_mlp
