@@ -34,6 +34,9 @@ endif()
 add_library(tileops_flags INTERFACE)
 target_compile_features(tileops_flags INTERFACE cxx_std_20)
 target_compile_options(tileops_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(TILEOPS_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # no garbage collection below 1 GB
+  target_compile_options(tileops_flags INTERFACE --param=ggc-min-heapsize=1048576)
+endif()
 target_include_directories(tileops_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 
 # fmt, compiled once: header-only it would double what every file costs to compile.
