@@ -40,6 +40,8 @@ def rows():
     yield "g2048-7168 P32768z", 256, 7168, 2048, "none", 4096, 8, True, 2.15, 2.53
     yield "masked half", 32, 4096, 7168, "none", "half", 128, False, 0.445, 0.479
     yield "masked full", 32, 4096, 7168, "none", "full", 128, False, 0.455, 0.481
+    yield "shared up", 1, 4096, 7168, "silu_and_mul", 4096, 1, False, 0, 0
+    yield "shared down", 1, 7168, 2048, "none", 4096, 1, False, 0, 0
     for tokens in (1, 16, 128, 1024, 8192):
         yield f"qwen up T{tokens}", 128, 1536, 2048, "silu_and_mul", tokens, 8, False, 0, 0
         yield f"qwen down T{tokens}", 128, 2048, 768, "none", tokens, 8, False, 0, 0

@@ -58,7 +58,7 @@ def launch(function, grid, block, smem_bytes, params, cluster=1, programmatic=Fa
 
 
 def tensor_map(tensor, dims, strides_bytes, box, swizzle=3):
-    """A tiled map of 16-bit elements; dims innermost first; swizzle 2: 64, 3: 128 bytes."""
+    """A tiled map of 16-bit elements; dims innermost first; swizzle 2: 64, 3: 128 bytes; L2 promotion 128."""
     rank = len(dims)
     storage = (ctypes.c_ubyte * 192)()
     address = (ctypes.addressof(storage) + 63) // 64 * 64
@@ -66,6 +66,6 @@ def tensor_map(tensor, dims, strides_bytes, box, swizzle=3):
     _check(_cuda.cuTensorMapEncodeTiled(
         ctypes.c_void_p(address), dtype, rank, ctypes.c_void_p(tensor.data_ptr()),
         (ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * max(rank - 1, 1))(*strides_bytes),
-        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, swizzle, 3, 0),
+        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*([1] * rank)), 0, swizzle, 2, 0),
         f"cuTensorMapEncodeTiled {dims} {strides_bytes} {box}")
     return (ctypes.c_uint64 * 16).from_buffer_copy(ctypes.string_at(address, 128))

@@ -67,7 +67,8 @@ class Params(ctypes.Structure):
                     (name, ctypes.c_int64) for name in (
                         "a_expert_stride", "a_k_stride", "b_expert_stride", "b_row_stride",
                         "b_k_stride", "out_expert_stride", "out_feature_stride",
-                        "bias_row_stride")] + [("pad", ctypes.c_int32 * 12)]
+                        "bias_row_stride")] + [("up_distance", ctypes.c_int32),
+                                               ("pad", ctypes.c_int32 * 11)]
 
 
 class SegmentsParams(ctypes.Structure):
@@ -161,6 +162,7 @@ class Call:
         p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, max(1, -(-k // 64))
         p.lone_tile_k_tiles = p.num_k_tiles * (40 if config.tile_rows <= 128 else 100) // 100
         p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost
+        p.up_distance = 1 if config.activation == "swigluoai" else f
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic
         self.keep = (a, b, metadata, out, bias, row_index)

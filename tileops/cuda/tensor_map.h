@@ -27,7 +27,7 @@ struct TensorMapSpec {
   const void* data = nullptr;  // aligned to 16 bytes
   DType dtype = DType::kBF16;
   Swizzle swizzle = Swizzle::k128;
-  L2Promotion l2_promotion = L2Promotion::k256;
+  L2Promotion l2_promotion = L2Promotion::k128;  // with 256 a stream reads 3 to 5 % slower
   int32_t rank = 2;
   std::array<int64_t, kMaxRank> dims{};         // in elements, each 1 .. 2^32
   std::array<int64_t, kMaxRank - 1> strides{};  // of dimensions 1 and up, in elements

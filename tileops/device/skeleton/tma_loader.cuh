@@ -42,6 +42,9 @@ struct TmaLoader {
   static constexpr bool kWritesByThreads = false;
   static constexpr int kLargeBox = 64;
   static constexpr int kSmallBox = 16;
+  /// Neighbours in memory that are asked for at once: a stream of weights gains 1 to 2 %. A cluster,
+  /// which works on full tiles, would rather have each stage as soon as it is free.
+  static constexpr int kTogether = P::kCtas == 1 ? 2 : 1;
 
   static __device__ __forceinline__ void run(const typename P::Params& p, GemmStorage<P>& smem) {
     const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
@@ -50,16 +53,25 @@ struct TmaLoader {
     for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
       const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
       const int rows = (work.num_rows + kSmallBox - 1) / kSmallBox * kSmallBox;
-      for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
-        smem.ring.wait_empty(at);
+      for (int k_tile = work.k_begin; k_tile < work.k_end;) {
+        const int together = min(kTogether, work.k_end - k_tile);
+        const RingPosition<P::kStages> first = at;
+        for (int i = 0; i < together; ++i) {
+          smem.ring.wait_empty(at);
+          at.advance();
+        }
         if (lane_idx() == 0) {
-          want_next<P>(smem, work, k_tile);
-          smem.ring.full_[at.stage].arrive_expect_tx((kTileFeatures + rows) * kSwizzleBytes);
-          load_weights<P>(p, smem, at.stage, k_tile, feature_tile, work.expert);
-          load_tokens(p, smem, at.stage, k_tile, work.first_row, rows, cta_rank);
+          RingPosition<P::kStages> to = first;
+          for (int i = 0; i < together; ++i) {
+            want_next<P>(smem, work, k_tile + i);
+            smem.ring.full_[to.stage].arrive_expect_tx((kTileFeatures + rows) * kSwizzleBytes);
+            load_weights<P>(p, smem, to.stage, k_tile + i, feature_tile, work.expert);
+            load_tokens(p, smem, to.stage, k_tile + i, work.first_row, rows, cta_rank);
+            to.advance();
+          }
         }
         __syncwarp();
-        at.advance();
+        k_tile += together;
       }
     }
   }

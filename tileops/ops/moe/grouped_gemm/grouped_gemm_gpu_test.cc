@@ -49,8 +49,11 @@ TEST_P(GroupedGemmOnGpu, EveryImplementationAgreesWithTheCpu) {
   const testing::GemmInputs gpu = cpu.to(kCuda0);
   const Tensor want = testing::cpu_result(c, cpu);
   std::vector<Choice> choices = {{"", 0}, {"sm90_strided", 0}};
-  if (c.tma)
-    choices.insert(choices.end(), {{"sm90_weights_on_m", 128}, {"sm90_weights_on_m", 192}});
+  if (c.tma) {
+    for (const int64_t tile_rows : testing::kTileRows) {
+      choices.push_back({"sm90_weights_on_m", tile_rows});
+    }
+  }
   for (const Choice& choice : choices) {
     SCOPED_TRACE(choice.implementation + " " + std::to_string(choice.tile_rows));
     OpOptions options{.implementation = choice.implementation};
@@ -145,7 +148,7 @@ TEST_F(GroupedGemmGpu, TileParitiesOfRandomRowCounts) {
     const testing::GemmInputs gpu = cpu.to(kCuda0);
     const std::vector<double> want =
         testing::valid_rows(kTight, cpu.metadata, cpu.b.size(0), testing::cpu_result(c, cpu));
-    for (const int64_t tile_rows : {128, 192}) {
+    for (const int64_t tile_rows : testing::kTileRows) {
       const MoEGroupedGemmFwdOp op(c.layout, c.activation, {},
                                    {.kernel_config = {{"tile_rows", tile_rows}}});
       const Tensor got = cuda::to_host(op(gpu.a, gpu.b, gpu.metadata));
@@ -235,7 +238,7 @@ TEST_F(GroupedGemmGpu, ErrorsSayWhatIsNeededAndWhatWasFound) {
   const MoEGroupedGemmFwdOp tuned(kTight, {}, {}, {.kernel_config = {{"tile_rows", int64_t{96}}}});
   EXPECT_THAT(
       error_of([&] { tuned(cuda::to_device(cuda::to_host(a).contiguous(), kCuda0), b, metadata); }),
-      HasSubstr("tile_rows is 128 or 192 here, got 96"));
+      HasSubstr("tile_rows is 64 or 128 or 192 or 256 here, got 96"));
 }
 
 TEST_F(GroupedGemmGpu, ANewRowCountCompilesNothing) {

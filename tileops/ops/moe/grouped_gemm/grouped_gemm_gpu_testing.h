@@ -26,6 +26,7 @@
 namespace tileops::testing {
 
 inline constexpr Device kCuda0{DeviceType::kCUDA, 0};
+inline constexpr int64_t kTileRows[] = {64, 128, 192, 256};  // of sm90_weights_on_m
 inline constexpr unsigned kWatchdogSeconds = 120;  // a test that hangs ends the process
 
 /// Skips where there is no Hopper GPU; builds all programs once, on all processors.

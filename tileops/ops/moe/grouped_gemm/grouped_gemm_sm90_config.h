@@ -79,28 +79,42 @@ struct Sm90Config {
 };
 
 /// The kernels that selection can reach, but for element types, activation and bias.
+inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .row_step = 16, .stages = 8};
 inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .row_step = 16, .stages = 6};
 inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
+inline constexpr Sm90Config kFullTilesConfig = {
+    .tile_rows = 256, .row_step = 32, .stages = 4, .ctas = 2};
 inline constexpr Sm90Config kGatherConfig = {
     .tile_rows = 128, .row_step = 16, .stages = 6, .load = LoadKind::kGather};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {kFewRowsConfig, kManyRowsConfig, kGatherConfig,
-                                                   kStridedConfig};
+inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig,    kFewRowsConfig, kManyRowsConfig,
+                                                   kFullTilesConfig, kGatherConfig,  kStridedConfig};
 
-/// Few rows an expert: the stream of weights decides, so no cluster and the deepest ring. More:
-/// most experts' rows in one tile, shared by a cluster. A full slab of 128 rows fills a tile of the
-/// former. Measured on H200: bench/notes/hopper_gemm.md.
+/// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
+/// leaves room for. More: most experts' rows in one tile, shared by a cluster. A full slab of 128
+/// rows fills a tile of the former. Where most tiles are full, the largest; short gated products
+/// (their outputs are half as large) gain more from the deeper ring. Measured on H200:
+/// bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
-  const int64_t few_rows = problem.max_m > 0 ? 128 : 96;
+  constexpr int64_t kLongK = 4096;
+  const auto at_most = [&](int64_t rows) {
+    return problem.num_rows <= rows * problem.num_experts;
+  };
+  const bool masked = problem.max_m > 0;
+  const bool gated = problem.activation != ActivationKind::kNone;
   Sm90Config config = kManyRowsConfig;
   if (!problem.fits_tma) {
     config = kStridedConfig;
   } else if (problem.is_gathered) {
     config = kGatherConfig;
-  } else if (problem.num_rows <= few_rows * problem.num_experts) {
+  } else if (at_most(masked ? 64 : 32)) {
+    config = kDecodeConfig;
+  } else if (at_most(masked ? 128 : 96)) {
     config = kFewRowsConfig;
+  } else if (!at_most(192) && (!gated || problem.k >= kLongK)) {
+    config = kFullTilesConfig;
   }
   config.in = problem.in;
   config.out = problem.out;

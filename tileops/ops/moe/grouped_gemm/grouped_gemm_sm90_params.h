@@ -10,7 +10,7 @@
 //   argument  one GroupedGemmSm90Params by value; may be launched with programmatic serialisation
 //   options   --gpu-architecture=sm_90a --std=c++20 and an include root that holds tileops/
 // Tensor maps (not for kStrided): 16-bit elements (BFLOAT16 or FLOAT16), interleave none, swizzle
-// 128B unless said, L2 promotion 256B, fill zeros, element strides 1. Dimensions innermost first;
+// 128B unless said, L2 promotion 128B, fill zeros, element strides 1. Dimensions innermost first;
 // strides of dimensions 1 and up, here in elements, in bytes multiples of 16; bases aligned to 16.
 //   tokens_large  {K, rows}  {lda}  box {64, 64}    (kTma alone)
 //   tokens_small  {K, rows}  {lda}  box {64, 16}

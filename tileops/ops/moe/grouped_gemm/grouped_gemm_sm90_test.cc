@@ -82,6 +82,7 @@ TEST(GroupedGemmSm90, RowCountsOfABucketShareAnEntryAndADefault) {
   EXPECT_EQ(with_rows(512), with_rows(257)) << "33 to 64 rows an expert";
   EXPECT_FALSE(with_rows(512) == with_rows(513)) << "the next bucket";
   EXPECT_FALSE(with_rows(96 * 8) == with_rows(97 * 8)) << "one bucket, two defaults";
+  EXPECT_FALSE(with_rows(192 * 8) == with_rows(193 * 8)) << "one bucket, two defaults";
   Call wider = fitting_call();
   wider.n = 512;
   EXPECT_FALSE(key_of(fitting_call()) == key_of(wider)) << "sizes are what tuning chooses by";
@@ -98,8 +99,10 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
   ASSERT_EQ(kernels.size(), 1U);
   std::vector<std::string> names;
   kernels[0]->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre(HasSubstr("tma 128x6 bf16 to bf16 none"),
-                                                     HasSubstr("tma 192x5 bf16 to bf16 none")));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(HasSubstr("tma 64x8 bf16 to bf16 none"),
+                                                     HasSubstr("tma 128x6 bf16 to bf16 none"),
+                                                     HasSubstr("tma 192x5 bf16 to bf16 none"),
+                                                     HasSubstr("tma 256x4 bf16 to bf16 none")));
   EXPECT_TRUE(kernels[0]->tunable());
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
 }
@@ -139,7 +142,7 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
   std::vector<cuda::ProgramSpec> specs = cuda::registered_programs();
   std::erase_if(specs, [](const auto& spec) { return !spec.name.starts_with("grouped_gemm "); });
-  EXPECT_EQ(specs.size(), 4U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
+  EXPECT_EQ(specs.size(), 6U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
   std::vector<std::string> names;
   for (const cuda::ProgramSpec& spec : specs) {
     EXPECT_TRUE(spec.uses_wgmma);

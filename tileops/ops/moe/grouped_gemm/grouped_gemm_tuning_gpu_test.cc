@@ -55,7 +55,7 @@ TEST_F(GroupedGemmTuningGpu,
 TEST_F(GroupedGemmTuningGpu, EveryCandidateComputesTheSame) {
   const MoEGroupedGemmFwdOp reference(kTight, {}, {}, {.implementation = "reference"});
   const Tensor want = reference(cuda::to_host(a_), cuda::to_host(b_), cuda::to_host(ends_));
-  for (const int64_t tile_rows : {128, 192}) {
+  for (const int64_t tile_rows : {64, 128, 192, 256}) {
     const MoEGroupedGemmFwdOp op(kTight, {}, {}, {.kernel_config = {{"tile_rows", tile_rows}}});
     EXPECT_LE(testing::relative_error(cuda::to_host(op(a_, b_, ends_)), want),
               testing::tolerance(DType::kBF16))
