@@ -18,10 +18,10 @@ class ExactRouter : public TokenChoice<T> {
   __device__ __forceinline__ ExactRouter(const FusedTopKSm90Params& p, int64_t token)
       : TokenChoice<T>(p, token) {
 #pragma unroll
-    for (int i = 0; i < kExpertsPerLane; ++i) {
-      const int expert = i * device::kWarpThreads + lane_;
-      keys_[i] = expert < p.num_experts ? key_of(choice_score(expert)) : Key(0);
-    }
+    for (int i = 0; i < kExpertsPerLane; ++i) keys_[i] = 0;
+    this->template for_each_logit<kExpertsPerLane, kHasBias>([&](int i, float logit, float bias) {
+      keys_[i] = key_of(choice_score(logit, bias));
+    });
   }
 
   __device__ __forceinline__ void choose(Key* group_keys) {
@@ -32,6 +32,12 @@ class ExactRouter : public TokenChoice<T> {
         if (!kHasBias || size == 1) return best.first;
         return key_of(score_of<Score>(best.first) + score_of<Score>(best.second));
       });
+    }
+    if constexpr (!kHasBias && kExpertsPerLane <= kMostSorted) {
+      if (p_.top_k <= device::kWarpThreads) {
+        take_sorted();
+        return;
+      }
     }
     for (int k = 0; k < p_.top_k; ++k) take_best(k);
   }
@@ -44,12 +50,43 @@ class ExactRouter : public TokenChoice<T> {
   using TokenChoice<T>::max_;
   using TokenChoice<T>::sum_;
 
-  __device__ __forceinline__ Score choice_score(int expert) const {
+  static __device__ __forceinline__ Score choice_score(float logit, float bias) {
     if constexpr (kHasBias) {
-      return this->exact_score(expert);
+      return TokenChoice<T>::exact_score(logit, bias);
     } else {
-      return this->logit(expert);
+      return logit;
     }
+  }
+
+  /// Lane k gets id and logit of the k-th. Keys and ids are one number, so that ties go to the
+  /// lower id within a lane; between lanes, which is rare, the ids are compared.
+  __device__ __forceinline__ void take_sorted() {
+    uint64_t items[kExpertsPerLane];
+#pragma unroll
+    for (int i = 0; i < kExpertsPerLane; ++i) {
+      const auto id = static_cast<uint32_t>(i * device::kWarpThreads + lane_);
+      items[i] = static_cast<uint64_t>(keys_[i]) << 32 | ~id;
+    }
+    sort_descending(items);
+    uint32_t key = 0;
+    for (int k = 0; k < p_.top_k; ++k) {
+      const auto mine = static_cast<uint32_t>(items[0] >> 32);
+      const auto inverse_id = static_cast<uint32_t>(items[0]);
+      const uint32_t best = __reduce_max_sync(kAllLanes, mine);
+      uint32_t winners = __ballot_sync(kAllLanes, mine == best);
+      if ((winners & (winners - 1)) != 0) {
+        const uint32_t of_best = mine == best ? inverse_id : 0u;
+        winners = __ballot_sync(kAllLanes, of_best == __reduce_max_sync(kAllLanes, of_best));
+      }
+      const int winner = __ffs(static_cast<int>(winners)) - 1;
+      const uint32_t inverse = __shfl_sync(kAllLanes, inverse_id, winner);
+      if (lane_ == winner) drop_first(items);
+      if (lane_ == k) {
+        id_ = static_cast<int>(~inverse);
+        key = best;
+      }
+    }
+    logit_ = score_of<float>(key);
   }
 
   /// The softmax's denominator over all experts, before any is taken away.

@@ -17,14 +17,11 @@ class BiasedRouter : public TokenChoice<T> {
   __device__ __forceinline__ BiasedRouter(const FusedTopKSm90Params& p, int64_t token)
       : TokenChoice<T>(p, token) {
 #pragma unroll
-    for (int i = 0; i < kExpertsPerLane; ++i) {
-      const int expert = i * device::kWarpThreads + lane_;
-      keys_[i] = 0;
-      if (expert >= p.num_experts) continue;
-      const float score = device::sigmoid(this->logit(expert)) + p.bias[expert * p.bias_stride];
-      const Key key = max(key_of(score), kSlotMask + 1);  // NaN: lowest, but some key
-      keys_[i] = (key & ~kSlotMask) | static_cast<Key>(kExpertsPerLane - 1 - i);
-    }
+    for (int i = 0; i < kExpertsPerLane; ++i) keys_[i] = 0;
+    this->template for_each_logit<kExpertsPerLane, true>([&](int i, float logit, float bias) {
+      const Key key = max(key_of(device::sigmoid(logit) + bias), kSlotMask + 1);  // NaN: lowest,
+      keys_[i] = (key & ~kSlotMask) | static_cast<Key>(kExpertsPerLane - 1 - i);  // but some key
+    });
   }
 
   /// False: too many scores lie too close to each other.
@@ -37,6 +34,7 @@ class BiasedRouter : public TokenChoice<T> {
       });
       if (!is_apart(boundary.last, boundary.next, 2)) return false;
     }
+    if constexpr (kSorts) sort_descending(keys_);
     Key limit = ~Key(0);
     for (int count = 0; count < p_.top_k; ++count) take(count, limit);
     Key next = next_key(limit);
@@ -63,6 +61,7 @@ class BiasedRouter : public TokenChoice<T> {
   /// A key's lowest bits tell the place among its lane's, so that a lane's keys differ.
   static constexpr Key kSlotMask = kExpertsPerLane <= 16 ? 15 : 63;
   static_assert(kExpertsPerLane <= 64);
+  static constexpr bool kSorts = kExpertsPerLane <= kMostSorted;
 
   static __device__ __forceinline__ int expert_of(Key key, int lane) {
     const int place = kExpertsPerLane - 1 - static_cast<int>(key & kSlotMask);
@@ -78,8 +77,9 @@ class BiasedRouter : public TokenChoice<T> {
     return a - b > num_scores * kRounding * (1.0f + fmaxf(fabsf(a), fabsf(b)));
   }
 
-  /// The best that this lane has below its limit.
-  __device__ __forceinline__ Key best_below(Key limit) const {
+  /// The best that this lane has left: the first of its sorted keys, or what is below its limit.
+  __device__ __forceinline__ Key best_left(Key limit) const {
+    if constexpr (kSorts) return keys_[0];
     Key best = 0;
 #pragma unroll
     for (int i = 0; i < kExpertsPerLane; ++i) {
@@ -89,14 +89,17 @@ class BiasedRouter : public TokenChoice<T> {
   }
 
   __device__ __forceinline__ Key next_key(Key limit) const {
-    return Order<float>::max_of_warp(best_below(limit));
+    return Order<float>::max_of_warp(best_left(limit));
   }
 
-  /// Lane `count` gets the best of what is below the lanes' limits.
+  /// Lane `count` gets the best of what the lanes have left.
   __device__ __forceinline__ void take(int count, Key& limit) {
-    const Key mine = best_below(limit), best = Order<float>::max_of_warp(mine);
+    const Key mine = best_left(limit), best = Order<float>::max_of_warp(mine);
     const int winner = __ffs(static_cast<int>(__ballot_sync(kAllLanes, mine == best))) - 1;
-    if (lane_ == winner) limit = best;
+    if (lane_ == winner) {
+      limit = best;
+      if constexpr (kSorts) drop_first(keys_);
+    }
     if (lane_ == count) {
       key_ = best;
       id_ = expert_of(best, winner);
@@ -115,7 +118,8 @@ class BiasedRouter : public TokenChoice<T> {
   /// This lane's place among the first `count` lanes' experts, by exact scores.
   __device__ __forceinline__ int exact_rank(int count) const {
     const bool exists = lane_ < count;
-    const KeyOf<double> key = exists ? key_of(this->exact_score(id_)) : 0;
+    const KeyOf<double> key =
+        exists ? key_of(this->exact_score(this->logit(id_), p_.bias[id_ * p_.bias_stride])) : 0;
     int rank = 0;
     for (int other = 0; other < count; ++other) {
       const KeyOf<double> other_key = __shfl_sync(kAllLanes, key, other);

@@ -86,18 +86,53 @@ struct Best {
   }
 };
 
+/// From place kLow on: the exchanges of keys kApart apart, then the rest of the sort.
+template <int kSorted, int kApart, int kLow, class Key, int kSize>
+__device__ __forceinline__ void merge_exchange(Key (&keys)[kSize]) {
+  constexpr int kHigh = kLow + kApart;
+  if constexpr (kHigh < kSize) {
+    constexpr int kFirst = kApart % kSorted;
+    constexpr bool kPairs = kLow >= kFirst && (kLow - kFirst) / kApart % 2 == 0 &&
+                            kLow / (2 * kSorted) == kHigh / (2 * kSorted);
+    if constexpr (kPairs) {
+      const Key low = keys[kLow], high = keys[kHigh];
+      keys[kLow] = low > high ? low : high;
+      keys[kHigh] = low > high ? high : low;
+    }
+    merge_exchange<kSorted, kApart, kLow + 1>(keys);
+  } else if constexpr (kApart > 1) {
+    merge_exchange<kSorted, kApart / 2, 0>(keys);
+  } else if constexpr (2 * kSorted < kSize) {
+    merge_exchange<2 * kSorted, 2 * kSorted, 0>(keys);
+  }
+}
+
+/// Sorts in registers, greatest first: Batcher's odd-even merge sort (Knuth, TAOCP 3, 5.2.2 M).
+template <class Key, int kSize>
+__device__ __forceinline__ void sort_descending(Key (&keys)[kSize]) {
+  if constexpr (kSize > 1) merge_exchange<1, 1, 0>(keys);
+}
+
+/// So many keys a lane are sorted; more would be too much code.
+constexpr int kMostSorted = 16;
+
+/// Takes the first of a lane's sorted keys away.
+template <class Key, int kSize>
+__device__ __forceinline__ void drop_first(Key (&keys)[kSize]) {
+#pragma unroll
+  for (int i = 0; i + 1 < kSize; ++i) keys[i] = keys[i + 1];
+  keys[kSize - 1] = 0;
+}
+
 __device__ __forceinline__ float sum_of_warp(float value) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
 
+/// Of numbers, not NaN.
 __device__ __forceinline__ float max_of_warp(float value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, step));
-  }
-  return value;
+  return score_of<float>(Order<float>::max_of_warp(key_of(value)));
 }
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -123,21 +158,31 @@ class TokenChoice {
         weights_(p.weights + token * p.top_k),
         ids_(p.ids + token * p.top_k) {}
 
-  /// Writes ids and weights, and counts.
+  /// Writes ids and weights, and counts. `score`: what a weight is made of, step by step.
   __device__ __forceinline__ void write() {
+    const bool divides = p_.renormalize != 0 || p_.is_softmax != 0;
     if (p_.renormalize != 0) {
       max_ = -infinity();
-      for_each_choice([&](int, int, float logit) { max_ = fmaxf(max_, term(logit)); });
+      for_each_choice([&](int, int, float& score) {
+        if (p_.is_softmax == 0) score = log_sigmoid(score);
+        max_ = fmaxf(max_, score);
+      });
       max_ = max_of_warp(max_);
       sum_ = 0.0f;
-      for_each_choice([&](int, int, float logit) { sum_ += from_max(term(logit), max_); });
+      for_each_choice([&](int, int, float& score) {
+        score = from_max(score, max_);
+        sum_ += score;
+      });
       sum_ = sum_of_warp(sum_);
+    } else {
+      for_each_choice([&](int, int, float& score) {
+        score = divides ? from_max(score, max_) : sigmoid(score);
+      });
     }
-    const bool divides = p_.renormalize != 0 || p_.is_softmax != 0;
-    for_each_choice([&](int k, int id, float logit) {
-      const float weight = divides ? from_max(term(logit), max_) / sum_ : sigmoid(logit);
+    const float divisor = divides ? sum_ : 1.0f;
+    for_each_choice([&](int k, int id, float& score) {
       ids_[k] = id;
-      weights_[k] = weight * p_.scaling;
+      weights_[k] = score / divisor * p_.scaling;
       if (p_.counts != nullptr) atomicAdd(p_.counts + id, 1);
     });
   }
@@ -146,9 +191,33 @@ class TokenChoice {
   __device__ __forceinline__ float logit(int expert) const {
     return device::to_float(logits_[expert * p_.logits_expert_stride]);
   }
-  __device__ __forceinline__ double exact_score(int expert) const {
-    const double score = logit(expert);
-    return 1 / (1 + exp(-score)) + static_cast<double>(p_.bias[expert * p_.bias_stride]);
+  /// Calls visit(i, logit, bias) for the experts 32 i + lane. All are asked for before the first is
+  /// used; beyond kMostSorted, for want of registers, one after the other.
+  template <int kExpertsPerLane, bool kHasBias, class Visit>
+  __device__ __forceinline__ void for_each_logit(const Visit& visit) const {
+    constexpr int kBatch = kExpertsPerLane <= kMostSorted ? kExpertsPerLane : 1;
+    const T* logit_at = logits_ + lane_ * p_.logits_expert_stride;
+    const float* bias_at = kHasBias ? p_.bias + lane_ * p_.bias_stride : nullptr;
+#pragma unroll
+    for (int first = 0; first < kExpertsPerLane; first += kBatch) {
+      float logits[kBatch], biases[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const bool exists = (first + i) * device::kWarpThreads + lane_ < p_.num_experts;
+        logits[i] = exists ? device::to_float(*logit_at) : 0.0f;
+        biases[i] = kHasBias && exists ? *bias_at : 0.0f;
+        logit_at += device::kWarpThreads * p_.logits_expert_stride;
+        if (kHasBias) bias_at += device::kWarpThreads * p_.bias_stride;
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const bool exists = (first + i) * device::kWarpThreads + lane_ < p_.num_experts;
+        if (exists) visit(first + i, logits[i], biases[i]);
+      }
+    }
+  }
+  static __device__ __forceinline__ double exact_score(float logit, float bias) {
+    return 1 / (1 + exp(-static_cast<double>(logit))) + static_cast<double>(bias);
   }
 
   const FusedTopKSm90Params& p_;
@@ -163,15 +232,11 @@ class TokenChoice {
   int32_t* ids_;
 
  private:
-  /// What a softmax over the chosen experts is taken of.
-  __device__ __forceinline__ float term(float logit) const {
-    return p_.is_softmax != 0 ? logit : log_sigmoid(logit);
-  }
-
-  /// Calls visit(k, id, logit) for this lane's choices.
+  /// Calls visit(k, id, score) for this lane's choices; the score, a logit at first, is kept.
   template <class Visit>
-  __device__ __forceinline__ void for_each_choice(const Visit& visit) const {
+  __device__ __forceinline__ void for_each_choice(const Visit& visit) {
     if (slot_ < p_.top_k) visit(slot_, id_, logit_);
+#pragma unroll 1
     for (int k = lane_ + device::kWarpThreads; k < p_.top_k; k += device::kWarpThreads) {
       visit(k, ids_[k], weights_[k]);
     }
