@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by ./test --gpu: the programs *_gpu_test, one at a time, each with a watchdog. Exit code 2 where there is
-# no GPU. What skips itself (a second GPU that is not there) is listed.
+# Sourced by ./test --gpu: the programs *_gpu_test, one at a time, each with a watchdog; then a part of their grid under
+# compute-sanitizer. Exit code 2 where there is no GPU. What skips itself (a second GPU that is not there) is listed.
 if [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
   echo "./test --gpu: there is no GPU here (no /dev/nvidia0); ./test runs everything that needs none" >&2
   exit 2
@@ -14,3 +14,20 @@ ctest --test-dir build/dev -L gpu --no-tests=error --output-on-failure --verbose
 grep -E '^[0-9]+: .*(error:|Failure)|tests passed|\*\*\*|Total Test time' "$log" || true
 grep -E 'SKIPPED|^[0-9]+: .*Skipped' "$log" | sort -u | sed 's/^/skipped: /' || true
 [ "$code" = 0 ] || { echo "./test --gpu: failed; the whole log is $log" >&2; exit 1; }
+
+# Accesses out of bounds (memcheck), hazards in shared memory (racecheck).
+if ! command -v compute-sanitizer > /dev/null; then
+  echo "skipped: compute-sanitizer is not on PATH" >&2
+  return
+fi
+grid='*SmallWorkloads*:Layouts/*/tight:Layouts/*/masked_128:Layouts/*/split_along_k:Layouts/*/split_wide:OddSizes/*/odd_features'
+for tool in memcheck racecheck; do
+  for program in $(find build/dev/tileops -name '*_gpu_test' -type f -executable | sort); do
+    echo "$tool $(basename "$program")"
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_filter="$grid" > "$log" 2>&1 || {
+      grep -E '=========|error:|Failure' "$log" | head -40
+      echo "./test --gpu: $tool of $program failed; the whole log is $log" >&2
+      exit 1
+    }
+  done
+done

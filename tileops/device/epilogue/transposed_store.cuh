@@ -106,9 +106,9 @@ class TransposedStore {
     }
   }
 
-  /// Waits until all that was stored has been written.
+  /// Waits until the copy engine has read all that was staged; the grid's end waits for its writes.
   __device__ __forceinline__ void drain() {
-    if (is_leader()) tma_store_wait();
+    if (is_leader()) tma_store_wait_read<0>();
   }
 
  private:

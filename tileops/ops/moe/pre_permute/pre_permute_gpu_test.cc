@@ -62,7 +62,7 @@ TEST_F(PrePermuteGpu, EveryLayoutAtSizesAroundTheChunksAgreesWithTheReference) {
                                     MGroupedLayout::aligned_physical_psum(16),
                                     MGroupedLayout::aligned_per_row(8), MGroupedLayout::masked(20)};
   for (const MGroupedLayout& layout : layouts) {
-    for (const int64_t num_tokens : {0, 1, 31, 64, 65, 300, 16500}) {
+    for (const int64_t num_tokens : {0, 1, 31, 63, 64, 65, 300, 16500}) {
       for (const int64_t num_experts : {1, 7, 70}) {
         SCOPED_TRACE(to_string(layout.to_value()) + " T " + std::to_string(num_tokens) + " E " +
                      std::to_string(num_experts));
@@ -81,6 +81,9 @@ TEST_F(PrePermuteGpu, ExtremesOfExpertsAndRowsAgreeWithTheReference) {
   check(layout, 0, random_tensor({7, 8}, DType::kF16, 3), random_ids(7, 2, 0, 3));
   check(layout, 4, random_tensor({3, 0}, DType::kF16, 3), random_ids(3, 2, 0, 3));
   check(layout, 4, random_tensor({3, 7168}, DType::kBF16, 3), random_ids(3, 2, 0, 3));
+  check(layout, 300, random_tensor({1, 24}, DType::kBF16, 3), random_ids(1, 256, 0, 299));
+  check(MGroupedLayout::masked(2), 3, random_tensor({90, 24}, DType::kBF16, 3),
+        random_ids(90, 2, 0, 2));
 }
 
 TEST_F(PrePermuteGpu, AnyStridesAndAlignmentAreRead) {

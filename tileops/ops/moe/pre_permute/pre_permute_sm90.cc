@@ -19,7 +19,16 @@ namespace {
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxColumnTiles = 65535;
 
-enum Kernels : size_t { kCount, kSum, kPlace, kMark, kCopyVectors, kCopyElements };
+enum Kernels : size_t {
+  kCount,
+  kSum,
+  kPlace,
+  kMark,
+  kCopyVectors,
+  kCopyElements,
+  kFewVectors,
+  kFewElements
+};
 
 int64_t ceil_div(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -27,7 +36,8 @@ cuda::ProgramSpec program() {
   const std::string space = "tileops::pre_permute::";
   std::vector<std::string> kernels = route_sort::kernel_names();
   for (const char* kernel : {"place_routes", "mark_rows", "copy_rows<tileops::device::Vector16>",
-                             "copy_rows<unsigned short>"}) {
+                             "copy_rows<unsigned short>", "permute_few<tileops::device::Vector16>",
+                             "permute_few<unsigned short>"}) {
     kernels.push_back(space + kernel);
   }
   return {.name = "pre_permute sm90",
@@ -66,8 +76,14 @@ class Sm90Kernel final : public PrePermuteKernel {
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.hidden_states.device());
     const PrePermuteSm90Params p = params_of(args, stream);
+    const bool moves_rows = p.sort.num_routes > 0 && p.hidden_size > 0 && num_experts_ > 0;
+    if (moves_rows && p.sort.num_routes <= kFewRoutes && p.sort.alignment == 1 &&
+        !layout_.is_per_row()) {
+      copy(p, args, {kFewVectors, kFewElements}, ceil_div(num_experts_, kCtaThreads), stream);
+      return;
+    }
     sort(p, stream);
-    copy(p, args, stream);
+    if (moves_rows) copy(p, args, {kCopyVectors, kCopyElements}, 0, stream);
   }
 
  private:
@@ -99,8 +115,11 @@ class Sm90Kernel final : public PrePermuteKernel {
     }
   }
 
-  void copy(const PrePermuteSm90Params& p, const Args& args, Stream stream) const {
-    if (p.sort.num_routes == 0 || p.hidden_size == 0 || num_experts_ == 0) return;
+  struct CopyKernels {
+    size_t vectors, elements;
+  };
+  void copy(const PrePermuteSm90Params& p, const Args& args, CopyKernels kernels,
+            int64_t metadata_ctas, Stream stream) const {
     constexpr int64_t kVectorElements = 8, kVectorBytes = 16;
     const bool vectors = p.hidden_size % kVectorElements == 0 &&
                          is_inner_contiguous(args.hidden_states) &&
@@ -109,9 +128,9 @@ class Sm90Kernel final : public PrePermuteKernel {
     const int64_t num_tokens = args.hidden_states.shape()[0];
     const int64_t tile = kCtaThreads * (vectors ? kVectorElements : 1);
     const int64_t tiles = std::min(ceil_div(p.hidden_size, tile), kMaxColumnTiles);
-    launch(vectors ? kCopyVectors : kCopyElements,
-           {static_cast<uint32_t>(num_tokens), static_cast<uint32_t>(tiles)}, kCtaThreads, 0,
-           stream, p);
+    launch(vectors ? kernels.vectors : kernels.elements,
+           {static_cast<uint32_t>(num_tokens + metadata_ctas), static_cast<uint32_t>(tiles)},
+           kCtaThreads, 0, stream, p);
   }
 
   void launch(size_t kernel, cuda::Dim3 grid, uint32_t threads, int64_t smem_bytes, Stream stream,
