@@ -13,6 +13,7 @@ import grouped_gemm as gg
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 TILES = [dict(tile_rows=64, row_step=16, stages=8, ctas=1),
          dict(tile_rows=128, row_step=16, stages=6, ctas=1),
+         dict(tile_rows=128, row_step=16, stages=6, ctas=2),
          dict(tile_rows=192, row_step=32, stages=5, ctas=2),
          dict(tile_rows=256, row_step=32, stages=4, ctas=2)]
 GATHER = dict(tile_rows=128, row_step=16, stages=6, ctas=1, load=1)

@@ -37,7 +37,7 @@ struct WorkRing {
   Mbarrier wanted_;
 
   __device__ void init(int reader_warps) {
-    barriers.init(1, reader_warps * kCtas);
+    barriers.init(1, reader_warps * kCtas * kWarpThreads);
     wanted_.init(1);
   }
 
@@ -49,13 +49,10 @@ struct WorkRing {
       barriers.full_[at.stage].wait_cluster(at.phase);
     }
     const Work work = slots[at.stage].work;
-    __syncwarp();
-    if (lane_idx() == 0) {
-      if constexpr (kCtas == 1) {
-        barriers.empty_[at.stage].arrive();
-      } else {
-        barriers.empty_[at.stage].arrive_at(0);
-      }
+    if constexpr (kCtas == 1) {
+      barriers.empty_[at.stage].arrive();
+    } else {
+      barriers.empty_[at.stage].arrive_at(0);
     }
     at.advance();
     return work;

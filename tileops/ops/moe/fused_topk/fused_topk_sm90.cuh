@@ -19,9 +19,8 @@ class ExactRouter : public TokenChoice<T> {
       : TokenChoice<T>(p, token) {
 #pragma unroll
     for (int i = 0; i < kExpertsPerLane; ++i) keys_[i] = 0;
-    this->template for_each_logit<kExpertsPerLane, kHasBias>([&](int i, float logit, float bias) {
-      keys_[i] = key_of(choice_score(logit, bias));
-    });
+    this->template for_each_logit<kExpertsPerLane, kHasBias>(
+        [&](int i, float logit, float bias) { keys_[i] = key_of(choice_score(logit, bias)); });
   }
 
   __device__ __forceinline__ void choose(Key* group_keys) {

@@ -37,10 +37,10 @@ Tensor first_rows(const Tensor& tensor, int64_t num_rows) {
   return cuda::to_host(tensor).narrow(0, 0, num_rows);
 }
 
-/// An implementation and the tile that is forced on it; 0: its own choice.
+/// An implementation and the tile that is forced on it; none: its own choice.
 struct Choice {
   std::string implementation;
-  int64_t tile_rows = 0;
+  Params tile;
 };
 
 TEST_P(GroupedGemmOnGpu, EveryImplementationAgreesWithTheCpu) {
@@ -48,16 +48,15 @@ TEST_P(GroupedGemmOnGpu, EveryImplementationAgreesWithTheCpu) {
   const testing::GemmInputs cpu = testing::make_inputs(c, 1);
   const testing::GemmInputs gpu = cpu.to(kCuda0);
   const Tensor want = testing::cpu_result(c, cpu);
-  std::vector<Choice> choices = {{"", 0}, {"sm90_strided", 0}};
+  std::vector<Choice> choices = {{"", {}}, {"sm90_strided", {}}};
   if (c.tma) {
-    for (const int64_t tile_rows : testing::kTileRows) {
-      choices.push_back({"sm90_weights_on_m", tile_rows});
+    for (const Params& tile : testing::forced_tiles()) {
+      choices.push_back({"sm90_weights_on_m", tile});
     }
   }
   for (const Choice& choice : choices) {
-    SCOPED_TRACE(choice.implementation + " " + std::to_string(choice.tile_rows));
-    OpOptions options{.implementation = choice.implementation};
-    if (choice.tile_rows > 0) options.kernel_config.set("tile_rows", choice.tile_rows);
+    SCOPED_TRACE(choice.implementation + " " + to_string(choice.tile));
+    const OpOptions options{.implementation = choice.implementation, .kernel_config = choice.tile};
     const MoEGroupedGemmFwdOp op(c.layout, c.activation, c.out_dtype, options);
     const testing::MarginedOutput first(c), again(c);
     op(gpu.a, gpu.b, gpu.metadata, {.bias = gpu.bias, .out = first.out()});
@@ -148,14 +147,13 @@ TEST_F(GroupedGemmGpu, TileParitiesOfRandomRowCounts) {
     const testing::GemmInputs gpu = cpu.to(kCuda0);
     const std::vector<double> want =
         testing::valid_rows(kTight, cpu.metadata, cpu.b.size(0), testing::cpu_result(c, cpu));
-    for (const int64_t tile_rows : testing::kTileRows) {
-      const MoEGroupedGemmFwdOp op(c.layout, c.activation, {},
-                                   {.kernel_config = {{"tile_rows", tile_rows}}});
+    for (const Params& tile : testing::forced_tiles()) {
+      const MoEGroupedGemmFwdOp op(c.layout, c.activation, {}, {.kernel_config = tile});
       const Tensor got = cuda::to_host(op(gpu.a, gpu.b, gpu.metadata));
       EXPECT_LE(testing::relative_error(
                     testing::valid_rows(kTight, cpu.metadata, cpu.b.size(0), got), want),
                 tolerance(DType::kBF16))
-          << "seed " << seed << ", N " << c.n << ", K " << c.k << ", tile_rows " << tile_rows;
+          << "seed " << seed << ", N " << c.n << ", K " << c.k << ", " << to_string(tile);
     }
   }
 }
@@ -238,7 +236,7 @@ TEST_F(GroupedGemmGpu, ErrorsSayWhatIsNeededAndWhatWasFound) {
   const MoEGroupedGemmFwdOp tuned(kTight, {}, {}, {.kernel_config = {{"tile_rows", int64_t{96}}}});
   EXPECT_THAT(
       error_of([&] { tuned(cuda::to_device(cuda::to_host(a).contiguous(), kCuda0), b, metadata); }),
-      HasSubstr("tile_rows is 64 or 128 or 192 or 256 here, got 96"));
+      HasSubstr("or tile_rows=256, row_step=32, stages=4, ctas=2 here, got tile_rows=96"));
 }
 
 TEST_F(GroupedGemmGpu, ANewRowCountCompilesNothing) {

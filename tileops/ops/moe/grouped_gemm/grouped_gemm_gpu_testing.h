@@ -26,8 +26,17 @@
 namespace tileops::testing {
 
 inline constexpr Device kCuda0{DeviceType::kCUDA, 0};
-inline constexpr int64_t kTileRows[] = {64, 128, 192, 256};  // of sm90_weights_on_m
 inline constexpr unsigned kWatchdogSeconds = 120;  // a test that hangs ends the process
+
+/// Each tile of sm90_weights_on_m, as kernel_config forces it.
+inline std::vector<Params> forced_tiles() {
+  std::vector<Params> tiles;
+  for (const auto& [rows, ctas] : std::initializer_list<std::pair<int64_t, int64_t>>{
+           {64, 1}, {128, 1}, {128, 2}, {192, 2}, {256, 2}}) {
+    tiles.push_back({{"tile_rows", rows}, {"ctas", ctas}});
+  }
+  return tiles;
+}
 
 /// Skips where there is no Hopper GPU; builds all programs once, on all processors.
 template <class Base>

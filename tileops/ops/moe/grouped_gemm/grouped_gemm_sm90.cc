@@ -80,28 +80,39 @@ Sm90Config config_of(const Call& call, bool fits_tma) {
                         .fits_tma = fits_tma});
 }
 
-/// The configuration with the tile that kernel_config forces, one of the same way of loading.
+Params params_of(const Sm90Config& config) {
+  return {{"tile_rows", int64_t{config.tile_rows}},
+          {"row_step", int64_t{config.row_step}},
+          {"stages", int64_t{config.stages}},
+          {"ctas", int64_t{config.ctas}}};
+}
+
+/// `chosen` with the tile of another that loads in the same way.
+Sm90Config with_tile_of(const Sm90Config& tile, Sm90Config chosen) {
+  chosen.tile_rows = tile.tile_rows;
+  chosen.row_step = tile.row_step;
+  chosen.stages = tile.stages;
+  chosen.ctas = tile.ctas;
+  return chosen;
+}
+
+/// The first configuration of the same way of loading that has all that kernel_config forces.
 Sm90Config forced_config(const Sm90Config& chosen, const Params& forced) {
-  Sm90Config config = chosen;
-  for (const auto& [key, value] : forced) {
-    TILEOPS_CHECK(ErrorKind::kValue, key == "tile_rows",
-                  "kernel_config: the grouped GEMM of sm_90a knows tile_rows, not {}", key);
-    std::string choices;
-    bool found = false;
-    for (const Sm90Config& reachable : kReachableConfigs) {
-      if (reachable.load != chosen.load) continue;
-      choices += (choices.empty() ? "" : " or ") + std::to_string(reachable.tile_rows);
-      if (value != Value(int64_t{reachable.tile_rows})) continue;
-      found = true;
-      config.tile_rows = reachable.tile_rows;
-      config.row_step = reachable.row_step;
-      config.stages = reachable.stages;
-      config.ctas = reachable.ctas;
-    }
-    TILEOPS_CHECK(ErrorKind::kValue, found, "kernel_config: tile_rows is {} here, got {}", choices,
-                  to_string(value));
+  const auto is_as_forced = [&](const Params& params) {
+    return std::all_of(forced.begin(), forced.end(), [&](const auto& wanted) {
+      const Value* value = params.find(wanted.first);
+      return value != nullptr && *value == wanted.second;
+    });
+  };
+  std::string choices;
+  for (const Sm90Config& reachable : kReachableConfigs) {
+    if (reachable.load != chosen.load) continue;
+    const Params params = params_of(reachable);
+    if (is_as_forced(params)) return with_tile_of(reachable, chosen);
+    choices += (choices.empty() ? "" : " or ") + to_string(params);
   }
-  return config;
+  raise(ErrorKind::kValue, "kernel_config: the grouped GEMM of sm_90a has {} here, got {}", choices,
+        to_string(forced));
 }
 
 /// Every program that selection can reach.
@@ -134,24 +145,13 @@ std::vector<cuda::ProgramSpec> programs() {
   return true;
 }();
 
-Params params_of(const Sm90Config& config) {
-  return {{"tile_rows", int64_t{config.tile_rows}},
-          {"row_step", int64_t{config.row_step}},
-          {"stages", int64_t{config.stages}},
-          {"ctas", int64_t{config.ctas}}};
-}
-
 /// What is forced alone; else what choose_config says, then its rivals.
 std::vector<Sm90Config> configs_of(const Call& call, bool fits_tma, const Params& forced) {
   const Sm90Config chosen = config_of(call, fits_tma);
   if (forced.size() > 0) return {forced_config(chosen, forced)};
   std::vector<Sm90Config> configs = {chosen};
   for (const Sm90Config& reachable : kReachableConfigs) {
-    Sm90Config config = chosen;
-    config.tile_rows = reachable.tile_rows;
-    config.row_step = reachable.row_step;
-    config.stages = reachable.stages;
-    config.ctas = reachable.ctas;
+    const Sm90Config config = with_tile_of(reachable, chosen);
     if (reachable.load == chosen.load && !(config == chosen)) configs.push_back(config);
   }
   return configs;

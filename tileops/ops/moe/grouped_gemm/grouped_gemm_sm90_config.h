@@ -52,16 +52,16 @@ struct Sm90Config {
   int64_t workspace_floats(int64_t num_sms) const { return grid(num_sms) * 128 * tile_rows; }
   int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * 2; }
 
-  /// What messages call it: "tma 128x6 bf16 to f32 silu_and_mul bias".
+  /// What messages call it: "tma 192x5c2 bf16 to f32 silu_and_mul bias".
   std::string name() const {
     constexpr const char* kElements[] = {"bf16", "f16", "f32"};
     constexpr const char* kActivations[] = {"none", "silu_and_mul", "gelu_and_mul",
                                             "gelu_tanh_and_mul", "swigluoai"};
     constexpr const char* kLoads[] = {"tma", "gather", "strided"};
     return std::string(kLoads[static_cast<int>(load)]) + " " + std::to_string(tile_rows) + "x" +
-           std::to_string(stages) + " " + kElements[static_cast<int>(in)] + " to " +
-           kElements[static_cast<int>(out)] + " " + kActivations[static_cast<int>(activation)] +
-           (has_bias ? " bias" : "");
+           std::to_string(stages) + (ctas > 1 ? "c" + std::to_string(ctas) : "") + " " +
+           kElements[static_cast<int>(in)] + " to " + kElements[static_cast<int>(out)] + " " +
+           kActivations[static_cast<int>(activation)] + (has_bias ? " bias" : "");
   }
 
   /// The NVRTC name expression of the kernel.
@@ -81,6 +81,8 @@ struct Sm90Config {
 /// The kernels that selection can reach, but for element types, activation and bias.
 inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .row_step = 16, .stages = 8};
 inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .row_step = 16, .stages = 6};
+inline constexpr Sm90Config kSlabConfig = {
+    .tile_rows = 128, .row_step = 16, .stages = 6, .ctas = 2};
 inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
 inline constexpr Sm90Config kFullTilesConfig = {
@@ -89,19 +91,18 @@ inline constexpr Sm90Config kGatherConfig = {
     .tile_rows = 128, .row_step = 16, .stages = 6, .load = LoadKind::kGather};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig,    kFewRowsConfig, kManyRowsConfig,
-                                                   kFullTilesConfig, kGatherConfig,  kStridedConfig};
+inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig,   kFewRowsConfig,   kSlabConfig,
+                                                   kManyRowsConfig, kFullTilesConfig, kGatherConfig,
+                                                   kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
-/// leaves room for. More: most experts' rows in one tile, shared by a cluster. A full slab of 128
-/// rows fills a tile of the former. Where most tiles are full, the largest; short gated products
+/// leaves room for. More: most experts' rows in one tile, shared by a cluster; a full slab of 128
+/// rows in a smaller one. Where most tiles are full, the largest; short gated products
 /// (their outputs are half as large) gain more from the deeper ring. Measured on H200:
 /// bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
   constexpr int64_t kLongK = 4096;
-  const auto at_most = [&](int64_t rows) {
-    return problem.num_rows <= rows * problem.num_experts;
-  };
+  const auto at_most = [&](int64_t rows) { return problem.num_rows <= rows * problem.num_experts; };
   const bool masked = problem.max_m > 0;
   const bool gated = problem.activation != ActivationKind::kNone;
   Sm90Config config = kManyRowsConfig;
@@ -111,7 +112,9 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
     config = kGatherConfig;
   } else if (at_most(masked ? 64 : 32)) {
     config = kDecodeConfig;
-  } else if (at_most(masked ? 128 : 96)) {
+  } else if (masked && at_most(128)) {
+    config = kSlabConfig;
+  } else if (!masked && at_most(96)) {
     config = kFewRowsConfig;
   } else if (!at_most(192) && (!gated || problem.k >= kLongK)) {
     config = kFullTilesConfig;

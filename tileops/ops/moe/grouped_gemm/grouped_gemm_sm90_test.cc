@@ -101,8 +101,9 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
   kernels[0]->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
   EXPECT_THAT(names, ::testing::UnorderedElementsAre(HasSubstr("tma 64x8 bf16 to bf16 none"),
                                                      HasSubstr("tma 128x6 bf16 to bf16 none"),
-                                                     HasSubstr("tma 192x5 bf16 to bf16 none"),
-                                                     HasSubstr("tma 256x4 bf16 to bf16 none")));
+                                                     HasSubstr("tma 128x6c2 bf16 to bf16 none"),
+                                                     HasSubstr("tma 192x5c2 bf16 to bf16 none"),
+                                                     HasSubstr("tma 256x4c2 bf16 to bf16 none")));
   EXPECT_TRUE(kernels[0]->tunable());
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
 }
@@ -137,12 +138,19 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   const MoEGroupedGemmFwdOp forced(MGroupedLayout::contiguous(), {}, {},
                                    {.kernel_config = {{"tile_rows", int64_t{128}}}});
   EXPECT_THAT(text(forced), HasSubstr("ctas=1 (forced)"));
+  const MoEGroupedGemmFwdOp pair(
+      MGroupedLayout::contiguous(), {}, {},
+      {.kernel_config = {{"tile_rows", int64_t{128}}, {"ctas", int64_t{2}}}});
+  EXPECT_THAT(text(pair), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=2 (forced)"));
+  const MoEGroupedGemmFwdOp none(MGroupedLayout::contiguous(), {}, {},
+                                 {.kernel_config = {{"stages", int64_t{9}}}});
+  EXPECT_THAT(error_of([&] { text(none); }), HasSubstr("ctas=2 here, got stages=9"));
 }
 
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
   std::vector<cuda::ProgramSpec> specs = cuda::registered_programs();
   std::erase_if(specs, [](const auto& spec) { return !spec.name.starts_with("grouped_gemm "); });
-  EXPECT_EQ(specs.size(), 6U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
+  EXPECT_EQ(specs.size(), 7U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
   std::vector<std::string> names;
   for (const cuda::ProgramSpec& spec : specs) {
     EXPECT_TRUE(spec.uses_wgmma);
