@@ -22,8 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kFmaRows = kLanes == 16 ? 12 : 6;
 constexpr int kLineFloats = 16;  // of packed rows: one line holds 16 k of one row
 
-/// Of K, where the panel's columns take several passes: its weights stay in the first cache.
-constexpr int64_t kPassChunk = 256;
+/// Of K, where the columns of a panel that is read once take several passes: its weights stay in the
+/// first cache, and each pass fetches its part of those after them, so that memory never waits.
+constexpr int64_t kPassChunk = 128;
 
 /// Vectors of columns that some rows take at once: the whole panel where the registers hold its
 /// sums, so that a panel that comes from memory is read in order.
@@ -80,7 +81,10 @@ HWY_NOINLINE void fma_tile_rows(const TileArgs& t) {
   constexpr int kVectors = vectors_at_once(kRows);
   constexpr int64_t kPassColumns = kVectors * kLanes;
   constexpr int64_t kStepBytes = kB == DType::kF32 ? 4 * kLineBytes : 2 * kLineBytes;  // of 2 k
-  const int64_t chunk = kPassColumns == kPanelColumns ? t.k : kPassChunk;
+  constexpr int64_t kPasses = kPanelColumns / kPassColumns;
+  const bool reads_once = t.prefetch_step == 2 * kLineBytes;
+  const int64_t chunk = kPasses > 1 && reads_once ? kPassChunk : t.k;
+  const int64_t prefetch_step = t.prefetch_step / kPasses;
   for (int64_t begin = 0; begin < t.k; begin += chunk) {
     const int64_t end = std::min(begin + chunk, t.k);
     const bool accumulate = t.accumulate || begin > 0;
@@ -96,8 +100,8 @@ HWY_NOINLINE void fma_tile_rows(const TileArgs& t) {
           sums[r][v] = accumulate ? hn::LoadU(d, c + r * t.ldc + v * kLanes) : hn::Zero(d);
         }
       }
-      const int64_t prefetch_step = col == 0 ? t.prefetch_step : 0;
-      const std::byte* prefetch = t.prefetch + begin / 2 * prefetch_step;
+      const std::byte* prefetch =
+          t.prefetch + (begin * kPasses + (end - begin) * (col / kPassColumns)) / 2 * prefetch_step;
       for (int64_t k = begin; k < end; k += kLineFloats) {
         for (int kk = 0; kk < kLineFloats; kk += 2) {
           multiply_k<kRows, kVectors, kB, 0>(a + kk, b, sums);
