@@ -67,8 +67,7 @@ const Slots& slots_of(const spec::Entry& entry) {
   return it != known.end() ? it->second : known.emplace(&entry, make_slots(entry)).first->second;
 }
 
-Arguments::Arguments(const BoundOp& bound, PyObject* const* args, size_t num_args,
-                     PyObject* names) {
+void Arguments::set_positional(const BoundOp& bound, PyObject* const* args, size_t num_args) {
   const Slots& slots = *bound.slots;
   if (num_args > slots.positional.size()) {
     wrong_arguments(bound.op->entry(), "takes " + std::to_string(slots.positional.size()) +
@@ -76,10 +75,22 @@ Arguments::Arguments(const BoundOp& bound, PyObject* const* args, size_t num_arg
                                            std::to_string(num_args));
   }
   for (size_t i = 0; i < num_args; ++i) inputs[slots.positional[i]] = args[i];
+}
+
+Arguments::Arguments(const BoundOp& bound, PyObject* const* args, size_t num_args,
+                     PyObject* names) {
+  set_positional(bound, args, num_args);
   const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < num_names; ++i) {
     set(bound, PyTuple_GET_ITEM(names, i), args[num_args + static_cast<size_t>(i)]);
   }
+}
+
+Arguments::Arguments(const BoundOp& bound, PyObject* args, PyObject* named) {
+  set_positional(bound, &PyTuple_GET_ITEM(args, 0), static_cast<size_t>(PyTuple_GET_SIZE(args)));
+  if (named == nullptr) return;
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(named, &at, &name, &value) != 0;) set(bound, name, value);
 }
 
 void Arguments::set(const BoundOp& bound, PyObject* name, PyObject* value) {

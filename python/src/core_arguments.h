@@ -44,8 +44,11 @@ struct Arguments {
 
   /// `args` holds the positional ones, then those of `names` (a tuple, or null). Errors: kType.
   Arguments(const BoundOp& bound, PyObject* const* args, size_t num_args, PyObject* names);
+  /// A tuple, and a dict or null.
+  Arguments(const BoundOp& bound, PyObject* args, PyObject* named);
 
  private:
+  void set_positional(const BoundOp& bound, PyObject* const* args, size_t num_args);
   void set(const BoundOp& bound, PyObject* name, PyObject* value);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What classes of Python tensors offer; references that any thread may drop.
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -46,8 +47,8 @@ class ExchangeAllocator final : public Allocator {
   explicit ExchangeAllocator(const dlpack::ExchangeApi& api) : api_(api) {}
 
   void* allocate(size_t bytes, Stream stream) override {
-    int64_t size = static_cast<int64_t>(bytes);
     const bool is_cuda = stream.device.type == DeviceType::kCUDA;
+    int64_t size = static_cast<int64_t>(bytes + (is_cuda ? 0 : kCpuHead));
     dlpack::DLTensor prototype{
         .data = nullptr,
         .device = {is_cuda ? dlpack::kCuda : dlpack::kCpu, is_cuda ? stream.device.index : 0},
@@ -57,7 +58,7 @@ class ExchangeAllocator final : public Allocator {
         .strides = nullptr,
         .byte_offset = 0};
     std::string fault;
-    dlpack::DLManagedTensorVersioned* managed = nullptr;
+    Managed* managed = nullptr;
     const auto set_error = [](void* context, const char*, const char* message) {
       *static_cast<std::string*>(context) = message;
     };
@@ -65,14 +66,21 @@ class ExchangeAllocator final : public Allocator {
       throw Error(ErrorKind::kOutOfMemory, fault);
     }
     void* data = managed->dl_tensor.data;
+    if (!is_cuda) {
+      data = static_cast<std::byte*>(data) + kCpuHead;
+      static_cast<Managed**>(data)[-1] = managed;
+      return data;
+    }
     const std::lock_guard lock(mutex_);
     managed_.emplace(data, managed);
     return data;
   }
 
-  void deallocate(void* data, size_t, Stream) noexcept override {
-    dlpack::DLManagedTensorVersioned* managed = nullptr;
-    {
+  void deallocate(void* data, size_t, Stream stream) noexcept override {
+    Managed* managed = nullptr;
+    if (stream.device.type != DeviceType::kCUDA) {
+      managed = static_cast<Managed**>(data)[-1];
+    } else {
       const std::lock_guard lock(mutex_);
       const auto it = managed_.find(data);
       managed = it->second;
@@ -82,9 +90,12 @@ class ExchangeAllocator final : public Allocator {
   }
 
  private:
+  using Managed = dlpack::DLManagedTensorVersioned;
+  static constexpr size_t kCpuHead = 64;  // before the data, in its alignment; ends with Managed*
+
   const dlpack::ExchangeApi& api_;
-  std::mutex mutex_;  // guards managed_
-  std::unordered_map<void*, dlpack::DLManagedTensorVersioned*> managed_;
+  std::mutex mutex_;                             // guards managed_
+  std::unordered_map<void*, Managed*> managed_;  // of CUDA, whose memory the host cannot read
 };
 
 const dlpack::ExchangeApi* exchange_api_of(PyTypeObject* type) {
@@ -117,6 +128,15 @@ std::shared_ptr<Allocator> allocator_of(const dlpack::ExchangeApi* api) {
   return allocator;
 }
 
+/// The getter behind a class's attribute, where it is one in C that instances cannot hide.
+const PyGetSetDef* getter_of(PyTypeObject* type, const char* name) {
+  if (type->tp_getattro != &PyObject_GenericGetAttr) return nullptr;
+  const nb::object found = nb::getattr(nb::handle(reinterpret_cast<PyObject*>(type)), name);
+  if (!Py_IS_TYPE(found.ptr(), &PyGetSetDescr_Type)) return nullptr;
+  Py_INCREF(found.ptr());  // as long as the process
+  return reinterpret_cast<PyGetSetDescrObject*>(found.ptr())->d_getset;
+}
+
 Framework inspect(PyTypeObject* type) {
   Framework framework{.type = type};
   const nb::handle object(reinterpret_cast<PyObject*>(type));
@@ -127,6 +147,7 @@ Framework inspect(PyTypeObject* type) {
   if (derives_from(type, "torch", "Tensor")) {
     framework.grad_enabled = nb::module_::import_("torch").attr("is_grad_enabled").ptr();
     Py_INCREF(framework.grad_enabled);  // as long as the process
+    framework.requires_grad = getter_of(type, "requires_grad");
   }
   framework.is_numpy = derives_from(type, "numpy", "ndarray");
   framework.api = exchange_api_of(type);

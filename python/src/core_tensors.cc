@@ -34,7 +34,10 @@ CallFrame::~CallFrame() {
 
 void CallFrame::check_grad(const Framework& framework, PyObject* object, PyObject* name) const {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
-  const nb::object requires_grad = nb::steal(PyObject_GetAttr(object, attribute));
+  const PyGetSetDef* getter = framework.requires_grad;
+  const nb::object requires_grad =
+      nb::steal(getter != nullptr ? getter->get(object, getter->closure)
+                                  : PyObject_GetAttr(object, attribute));
   if (!requires_grad.is_valid()) throw nb::python_error();
   if (requires_grad.ptr() != Py_True) return;
   const nb::object enabled = nb::steal(PyObject_CallNoArgs(framework.grad_enabled));
@@ -49,7 +52,8 @@ void CallFrame::check_grad(const Framework& framework, PyObject* object, PyObjec
 }
 
 Tensor CallFrame::import_tensor(PyObject* object, PyObject* name, bool written) {
-  const Framework& framework = framework_of(object);
+  const bool same = framework_ != nullptr && framework_->type == Py_TYPE(object);
+  const Framework& framework = same ? *framework_ : framework_of(object);
   if (!framework.is_tensor) {
     throw Error(ErrorKind::kType, std::string(who_) + ": " + PyUnicode_AsUTF8(name) +
                                       " must be a tensor of torch or one with __dlpack__, got " +

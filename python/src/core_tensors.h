@@ -22,6 +22,7 @@ struct Framework {
   std::shared_ptr<Allocator> allocator;      // of the framework; null: the library's
   bool is_tensor = false;
   PyObject* grad_enabled = nullptr;  // torch.is_grad_enabled; null: the framework is not torch
+  const PyGetSetDef* requires_grad = nullptr;  // of torch's class; null: looked up a tensor
   bool is_numpy = false;
   bool is_own = false;  // tileops_cpp.Tensor
 };

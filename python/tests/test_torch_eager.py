@@ -123,6 +123,51 @@ def test_an_input_that_requires_grad():
         assert torch.equal(op(*made_there), y)
 
 
+def test_a_parameter_that_requires_grad():
+    logits = torch.nn.Parameter(random(4, 8, dtype=torch.float32))
+    op = moe.FusedTopKFwdOp(2)
+    with pytest.raises(ValueError, match="FusedTopKFwdOp: gating_output requires grad"):
+        op(logits)
+    with torch.no_grad():
+        assert torch.equal(op(logits)[1], op(logits.detach())[1])
+
+
+def test_a_call_by_the_class_and_a_call_of_its_method_are_one():
+    class Counted(moe.FusedTopKFwdOp):
+        calls = 0
+
+        def __call__(self, *args, **kwargs):
+            Counted.calls += 1
+            return super().__call__(*args, **kwargs)
+
+    logits = random(4, 8, dtype=torch.float32)
+    op = moe.FusedTopKFwdOp(2)
+    wanted = op(logits)
+    counted = Counted(2)
+    calls = (op(gating_output=logits), op.__call__(logits), counted(logits), counted(gating_output=logits))
+    for results in calls:
+        assert all(map(torch.equal, results, wanted))
+    assert Counted.calls == 2
+    for call in (op, op.__call__):
+        with pytest.raises(TypeError, match="FusedTopKFwdOp: it takes no tensor logits; it takes: gating_output"):
+            call(logits=logits)
+        with pytest.raises(TypeError, match="got gating_output by position and by name"):
+            call(logits, gating_output=logits)
+    with pytest.raises(AttributeError, match="_call"):
+        moe.FusedTopKFwdOp.__new__(moe.FusedTopKFwdOp)(logits)
+
+
+def test_an_export_that_runs_the_call_sees_the_operator():
+    class Router(torch.nn.Module):
+        op = moe.FusedTopKFwdOp(2)
+
+        def forward(self, logits):
+            return self.op(logits)
+
+    exported = torch.export.export(Router(), (random(4, 8, dtype=torch.float32),), strict=False)
+    assert "tileops_cpp.moe_fused_top_k_fwd" in exported.graph_module.code
+
+
 def test_meta_tensors_are_checked_and_priced():
     inputs = [tensor.to("meta") for tensor in layer_inputs()]
     op = moe.FusedMoEFwdOp(2)

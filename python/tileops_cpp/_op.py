@@ -25,6 +25,7 @@ def _watch_torch():
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     if is_compiling is _never and compiler is not None:
         is_compiling = compiler.is_compiling
+        _core.set_is_compiling(is_compiling)
 
 
 class Cost(typing.NamedTuple):
@@ -108,6 +109,8 @@ class Op:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if cls.__call__ is Op.__call__:
+            _core.serve_calls(cls)
         if "forward" in vars(cls):
             _declare(cls)
 
@@ -128,6 +131,7 @@ class Op:
         self._call = _core.caller(handle)
         _instances[self._key] = self
 
+    # What tracers read. An eager call comes to the same in C++ (serve_calls).
     def __call__(self, *args, **kwargs):
         if is_compiling():
             return self._traced(*args, **kwargs)

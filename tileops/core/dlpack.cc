@@ -110,11 +110,14 @@ Tensor consume(Managed* managed) {
   return tensor;
 }
 
+/// The ABI's pointers are not const, and consumers do not write.
+int64_t* dims(const Dims& values) {
+  return values.empty() ? nullptr : const_cast<int64_t*>(values.begin());
+}
+
 template <class Managed>
 struct Exported {
   Tensor tensor;
-  Shape shape;
-  Strides strides;
   Managed managed{};
 };
 
@@ -125,16 +128,14 @@ Managed* produce(const Tensor& tensor) {
                 "dlpack export: a meta tensor has no data to share, got {}", to_string(tensor));
   auto exported = std::make_unique<Exported<Managed>>();
   exported->tensor = tensor;
-  exported->shape = tensor.shape();
-  exported->strides = tensor.strides();
   const bool is_cuda = tensor.device().type == DeviceType::kCUDA;
   Managed& managed = exported->managed;
   managed.dl_tensor = {.data = tensor.data(),
                        .device = {is_cuda ? kCuda : kCpu, tensor.device().index},
                        .ndim = tensor.rank(),
                        .dtype = export_dtype(tensor.dtype()),
-                       .shape = exported->shape.size() == 0 ? nullptr : &exported->shape[0],
-                       .strides = exported->strides.size() == 0 ? nullptr : &exported->strides[0],
+                       .shape = dims(exported->tensor.shape()),
+                       .strides = dims(exported->tensor.strides()),
                        .byte_offset = 0};
   managed.manager_ctx = exported.get();
   managed.deleter = [](Managed* self) {

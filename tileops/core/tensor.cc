@@ -35,6 +35,13 @@ std::shared_ptr<Storage> allocate_storage(int64_t bytes, Device device) {
   return storage;
 }
 
+/// Another's memory, with what keeps it alive: one block on the heap.
+struct LentStorage : Storage {
+  LentStorage(void* data, int64_t bytes, Device device, std::shared_ptr<const void> held)
+      : Storage(data, bytes, device, nullptr), owner(std::move(held)) {}
+  std::shared_ptr<const void> owner;
+};
+
 void check_on_cpu(const char* who, const Tensor& tensor) {
   TILEOPS_CHECK(ErrorKind::kValue, tensor.defined(), "{}: the tensor is absent", who);
   TILEOPS_CHECK(ErrorKind::kDevice, tensor.device().type == DeviceType::kCPU,
@@ -96,9 +103,7 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Strides& strides,
                   "from_blob: {} bytes from {:#x} on reach beyond the address space", bytes,
                   address);
   }
-  Storage::Deleter release;
-  if (owner != nullptr) release = [owner = std::move(owner)](void*) {};
-  auto storage = std::make_shared<Storage>(data, bytes, device, std::move(release));
+  auto storage = std::make_shared<LentStorage>(data, bytes, device, std::move(owner));
   return Tensor(std::move(storage), 0, shape, strides, dtype);
 }
 
