@@ -132,8 +132,14 @@ class ExactRouter : public TokenChoice<T> {
   Key keys_[kExpertsPerLane];
 };
 
+/// CTAs that an SM shall hold: left to itself, the compiler spills rather than give up one of them.
+template <int kExpertsPerLane>
+constexpr int kCtasOfSm = kExpertsPerLane <= 12   ? 8
+                          : kExpertsPerLane <= 16 ? 5
+                                                  : 2;
+
 template <class T, int kExpertsPerLane, bool kHasBias>
-__global__ void __launch_bounds__(kTokensPerCta* device::kWarpThreads)
+__global__ void __launch_bounds__(kTokensPerCta* device::kWarpThreads, kCtasOfSm<kExpertsPerLane>)
     route_tokens(const __grid_constant__ FusedTopKSm90Params p) {
   extern __shared__ uint64_t smem[];
   device::wait_for_previous_kernel();
