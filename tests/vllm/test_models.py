@@ -84,8 +84,8 @@ def test_all_logits_together_are_as_close(served):
 def test_greedy_tokens_are_those_of_float32_where_it_decides(served, case):
     ours = served["tileops", *case]
     best = ours.wanted.topk(2, dim=1)
-    decides = best.values[:, 0] - best.values[:, 1] > ours.max
-    assert decides.float().mean() > 0.7
+    decides = best.values[:, 0] - best.values[:, 1] > 2 * ours.max  # each of the two may be off by it
+    assert decides.float().mean() > 0.4
     num_new = tiny_models.NUM_NEW_TOKENS
     new = torch.cat(  # positions whose next token vLLM has chosen
         [torch.arange(1, len(ids)) >= len(ids) - num_new for ids in ours.sequences]
