@@ -18,9 +18,10 @@ class BiasedRouter : public TokenChoice<T> {
       : TokenChoice<T>(p, token) {
 #pragma unroll
     for (int i = 0; i < kExpertsPerLane; ++i) keys_[i] = 0;
+    // NaN comes last, but with a key: 0 is none.
     this->template for_each_logit<kExpertsPerLane, true>([&](int i, float logit, float bias) {
-      const Key key = max(key_of(device::sigmoid(logit) + bias), kSlotMask + 1);  // NaN: lowest,
-      keys_[i] = (key & ~kSlotMask) | static_cast<Key>(kExpertsPerLane - 1 - i);  // but some key
+      const Key key = max(key_of(device::sigmoid(logit) + bias), kSlotMask + 1);
+      keys_[i] = (key & ~kSlotMask) | static_cast<Key>(kExpertsPerLane - 1 - i);
     });
   }
 
