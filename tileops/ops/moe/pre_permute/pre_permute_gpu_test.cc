@@ -73,6 +73,28 @@ TEST_F(PrePermuteGpu, EveryLayoutAtSizesAroundTheChunksAgreesWithTheReference) {
   }
 }
 
+TEST_F(PrePermuteGpu, EveryLayoutAroundTheRoutesOfOneLaunchAgreesWithTheReference) {
+  struct Sizes {
+    int64_t num_tokens, top_k;
+  };
+  const Sizes around[] = {{255, 1},  {256, 1}, {257, 1}, {2047, 1}, {2048, 1},
+                          {2049, 1}, {255, 8}, {256, 8}, {257, 8},  {23, 89}};
+  const MGroupedLayout layouts[] = {MGroupedLayout::tight_physical_psum(),
+                                    MGroupedLayout::tight_per_row(),
+                                    MGroupedLayout::aligned_physical_psum(16),
+                                    MGroupedLayout::aligned_per_row(8), MGroupedLayout::masked(20)};
+  for (const MGroupedLayout& layout : layouts) {
+    for (const auto [num_tokens, top_k] : around) {
+      for (const int64_t num_experts : {3, 128, 300}) {
+        SCOPED_TRACE(to_string(layout.to_value()) + " T " + std::to_string(num_tokens) + " K " +
+                     std::to_string(top_k) + " E " + std::to_string(num_experts));
+        check(layout, num_experts, random_tensor({num_tokens, 40}, DType::kBF16, 1),
+              random_ids(num_tokens, top_k, -2, num_experts + 1));
+      }
+    }
+  }
+}
+
 TEST_F(PrePermuteGpu, ExtremesOfExpertsAndRowsAgreeWithTheReference) {
   const auto layout = MGroupedLayout::contiguous();
   check(layout, 2048, random_tensor({100, 16}, DType::kF16, 2), random_ids(100, 64, 0, 2047));
@@ -82,6 +104,9 @@ TEST_F(PrePermuteGpu, ExtremesOfExpertsAndRowsAgreeWithTheReference) {
   check(layout, 4, random_tensor({3, 0}, DType::kF16, 3), random_ids(3, 2, 0, 3));
   check(layout, 4, random_tensor({3, 7168}, DType::kBF16, 3), random_ids(3, 2, 0, 3));
   check(layout, 300, random_tensor({1, 24}, DType::kBF16, 3), random_ids(1, 256, 0, 299));
+  check(layout, 300, random_tensor({1, 24}, DType::kBF16, 3), random_ids(1, 257, 0, 299));
+  check(layout, 300, random_tensor({8, 7168}, DType::kBF16, 3), random_ids(8, 256, 0, 299));
+  check(layout, 256, random_tensor({256, 7168}, DType::kBF16, 3), random_ids(256, 8, 0, 255));
   check(MGroupedLayout::masked(2), 3, random_tensor({90, 24}, DType::kBF16, 3),
         random_ids(90, 2, 0, 2));
 }

@@ -18,6 +18,9 @@ namespace {
 
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxColumnTiles = 65535;
+constexpr int64_t kFewCtas = 512;             // of permute_few: each counts all routes for itself
+constexpr int64_t kFewComparisons = 1 << 16;  // of a CTA of permute_few, 1 us
+static_assert(int64_t{kFewTopK} * kFewTopK >= kFewComparisons);
 
 enum Kernels : size_t {
   kCount,
@@ -77,16 +80,22 @@ class Sm90Kernel final : public PrePermuteKernel {
     const Stream stream = current_stream(args.hidden_states.device());
     const PrePermuteSm90Params p = params_of(args, stream);
     const bool moves_rows = p.sort.num_routes > 0 && p.hidden_size > 0 && num_experts_ > 0;
-    if (moves_rows && p.sort.num_routes <= kFewRoutes && p.sort.alignment == 1 &&
-        !layout_.is_per_row()) {
-      copy(p, args, {kFewVectors, kFewElements}, ceil_div(num_experts_, kCtaThreads), stream);
+    if (moves_rows && are_few(p) && args.local_expert_ids.is_contiguous()) {
+      copy(p, args, {kFewVectors, kFewElements, kFewCtas}, ceil_div(num_experts_, kCtaThreads),
+           stream);
       return;
     }
     sort(p, stream);
-    if (moves_rows) copy(p, args, {kCopyVectors, kCopyElements}, 0, stream);
+    if (moves_rows) copy(p, args, {kCopyVectors, kCopyElements, kMaxSize}, 0, stream);
   }
 
  private:
+  bool are_few(const PrePermuteSm90Params& p) const {
+    return p.sort.num_routes <= kFewRoutes &&
+           int64_t{p.sort.num_routes} * p.sort.top_k <= kFewComparisons && p.sort.alignment == 1 &&
+           !layout_.is_per_row();
+  }
+
   PrePermuteSm90Params params_of(const Args& args, Stream stream) const {
     const Tensor& hidden = args.hidden_states;
     return {.sort = route_sort::params_of(args.local_expert_ids, num_experts_, layout_.alignment(),
@@ -117,6 +126,7 @@ class Sm90Kernel final : public PrePermuteKernel {
 
   struct CopyKernels {
     size_t vectors, elements;
+    int64_t max_ctas;  // as long as the tokens have one each
   };
   void copy(const PrePermuteSm90Params& p, const Args& args, CopyKernels kernels,
             int64_t metadata_ctas, Stream stream) const {
@@ -127,7 +137,8 @@ class Sm90Kernel final : public PrePermuteKernel {
                          alignment_of(args.expert_input) == kVectorBytes;
     const int64_t num_tokens = args.hidden_states.shape()[0];
     const int64_t tile = kCtaThreads * (vectors ? kVectorElements : 1);
-    const int64_t tiles = std::min(ceil_div(p.hidden_size, tile), kMaxColumnTiles);
+    const int64_t tiles = std::min(
+        {ceil_div(p.hidden_size, tile), kMaxColumnTiles, ceil_div(kernels.max_ctas, num_tokens)});
     launch(vectors ? kernels.vectors : kernels.elements,
            {static_cast<uint32_t>(num_tokens + metadata_ctas), static_cast<uint32_t>(tiles)},
            kCtaThreads, 0, stream, p);

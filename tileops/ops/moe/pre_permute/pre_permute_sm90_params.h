@@ -7,7 +7,8 @@
 //   mark_rows             ceil(num_rows / 128), 128, 0        per_row layouts
 //   copy_rows<Vector16>   {num_tokens, column tiles}, 128, 0  rows of both tensors aligned to 16
 //   copy_rows<uint16_t>   the same                            any strides
-// or alone, where 0 < num_routes <= kFewRoutes, alignment is 1 and the layout is not per_row:
+// or alone, where 0 < num_routes <= kFewRoutes, top_k <= kFewTopK, the ids are contiguous, alignment
+// is 1 and the layout is not per_row:
 //   permute_few<Unit>     {num_tokens + ceil(num_experts / 128), column tiles}, 128, 0
 #pragma once
 
@@ -16,7 +17,8 @@
 namespace tileops::pre_permute {
 
 constexpr int32_t kCtaThreads = 128;
-constexpr int32_t kFewRoutes = 256;
+constexpr int32_t kFewRoutes = 2048;
+constexpr int32_t kFewTopK = 256;
 
 enum class LayoutKind : int32_t { kEndRows, kPerRow, kMasked };
 
