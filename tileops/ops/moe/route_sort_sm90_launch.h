@@ -2,9 +2,6 @@
 // The host side of the GPU's counting sort of routes by expert.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "tileops/core/stream.h"
 #include "tileops/core/tensor.h"
 #include "tileops/cuda/module.h"
@@ -14,18 +11,15 @@ namespace tileops::route_sort {
 
 inline constexpr int64_t kMaxExperts = 16384;  // a counter each in shared memory
 
-/// The kernels that come before one that places routes: indices 0 and 1 of a program.
-std::vector<std::string> kernel_names();
+inline constexpr const char* kKernelName = "tileops::route_sort::rank_routes";
 
-/// Cuts the routes of `ids` int32 [T, K] into chunks, and gives them scratch of the stream's
-/// workspace. Errors: kOutOfMemory, kInternal (the driver's).
-RouteSortParams params_of(const Tensor& ids, int64_t num_experts, int64_t alignment, Stream stream);
+/// The routes of `ids` int32 [T, K], cut into chunks; without the scratch that rank_routes needs.
+RouteSortParams params_of(const Tensor& ids, int64_t num_experts, int64_t alignment);
 
-/// Dynamic shared memory of count_routes and of a kernel that places a chunk.
-int64_t counter_bytes(const RouteSortParams& p);
+/// Gives them scratch of the stream's workspace. Errors: kOutOfMemory, kInternal (the driver's).
+void take_scratch(RouteSortParams& p, Stream stream);
 
-/// Counts where there are several chunks. Errors: kInternal (the driver's).
-void count(const RouteSortParams& p, const cuda::Function& count_routes,
-           const cuda::Function& sum_chunks, Stream stream);
+/// Launches rank_routes. Errors: kInternal (the driver's).
+void rank(const RouteSortParams& p, const cuda::Function& rank_routes, Stream stream);
 
 }  // namespace tileops::route_sort

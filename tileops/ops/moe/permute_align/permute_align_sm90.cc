@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block-aligned order on a GPU: the launches of permute_align_sm90.cuh.
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -16,15 +17,12 @@ namespace {
 
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
-enum Kernels : size_t { kCount, kSum, kPlace, kMark };
+enum Kernels : size_t { kRank, kFill };
 
 cuda::ProgramSpec program() {
-  std::vector<std::string> kernels = route_sort::kernel_names();
-  kernels.emplace_back("tileops::permute_align::place_routes");
-  kernels.emplace_back("tileops::permute_align::mark_rows");
   return {.name = "permute_align sm90",
           .source = "#include \"tileops/ops/moe/permute_align/permute_align_sm90.cuh\"\n",
-          .kernels = kernels};
+          .kernels = {route_sort::kKernelName, "tileops::permute_align::fill_rows"}};
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
@@ -51,32 +49,23 @@ class Sm90Kernel final : public PermuteAlignKernel {
 
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.topk_ids.device());
-    const PermuteAlignSm90Params p{
-        .sort = route_sort::params_of(args.topk_ids, num_experts_, block_size_, stream),
+    PermuteAlignSm90Params p{
+        .sort = route_sort::params_of(args.topk_ids, num_experts_, block_size_),
         .sorted = args.sorted_route_ids.data_as<int32_t>(),
         .block_experts = args.block_expert_ids.data_as<int32_t>(),
         .num_padded_rows = args.num_padded_rows.data_as<int32_t>(),
         .num_rows = args.sorted_route_ids.num_elements()};
-    route_sort::count(p.sort, program_.function(stream, kCount), program_.function(stream, kSum),
-                      stream);
-    launch(kPlace, p.sort.num_chunks, kLanes, route_sort::counter_bytes(p.sort), stream, p);
-    if (p.num_rows > 0) {
-      launch(kMark, (p.num_rows + kCtaThreads - 1) / kCtaThreads, kCtaThreads, 0, stream, p);
-    }
-  }
-
- private:
-  void launch(size_t kernel, int64_t grid, uint32_t threads, int64_t smem_bytes, Stream stream,
-              const PermuteAlignSm90Params& p) const {
-    cuda::launch(program_.function(stream, kernel),
-                 {.grid = {static_cast<uint32_t>(grid)},
-                  .cta = {threads},
-                  .smem_bytes = smem_bytes,
+    route_sort::take_scratch(p.sort, stream);
+    route_sort::rank(p.sort, program_.function(stream, kRank), stream);
+    const int64_t threads = std::max<int64_t>({1, p.num_rows, p.sort.num_routes});
+    cuda::launch(program_.function(stream, kFill),
+                 {.grid = {static_cast<uint32_t>((threads + kCtaThreads - 1) / kCtaThreads)},
+                  .cta = {kCtaThreads},
                   .order = cuda::LaunchOrder::kOverlapPrevious},
                  stream, p);
   }
 
-  static constexpr uint32_t kLanes = 32;
+ private:
   const int64_t num_experts_;
   const int64_t block_size_;
   mutable cuda::LazyProgram program_;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host passes to the block-aligned order's GPU kernels: plain structs, read by NVRTC and by
-// C++. First route_sort's count_routes and sum_chunks where there are several chunks; then, each
-// with one PermuteAlignSm90Params by value, in namespace tileops::permute_align:
-//   kernel        grid, CTA, dynamic smem
-//   place_routes  num_chunks, 32, 4 * num_experts
-//   mark_rows     ceil(num_rows / 128), 128, 0
+// C++. First route_sort::rank_routes, then, with one PermuteAlignSm90Params by value, in namespace
+// tileops::permute_align:
+//   kernel     grid, CTA, dynamic smem
+//   fill_rows  ceil(max(1, num_rows, num_routes) / 128), 128, 0
 #pragma once
 
 #include "tileops/ops/moe/route_sort_sm90_params.h"

@@ -22,25 +22,16 @@ constexpr int64_t kFewCtas = 512;             // of permute_few: each counts all
 constexpr int64_t kFewComparisons = 1 << 16;  // of a CTA of permute_few, 1 us
 static_assert(int64_t{kFewTopK} * kFewTopK >= kFewComparisons);
 
-enum Kernels : size_t {
-  kCount,
-  kSum,
-  kPlace,
-  kMark,
-  kCopyVectors,
-  kCopyElements,
-  kFewVectors,
-  kFewElements
-};
+enum Kernels : size_t { kRank, kCopyVectors, kCopyElements, kFewVectors, kFewElements };
 
 int64_t ceil_div(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 cuda::ProgramSpec program() {
   const std::string space = "tileops::pre_permute::";
-  std::vector<std::string> kernels = route_sort::kernel_names();
-  for (const char* kernel : {"place_routes", "mark_rows", "copy_rows<tileops::device::Vector16>",
-                             "copy_rows<unsigned short>", "permute_few<tileops::device::Vector16>",
-                             "permute_few<unsigned short>"}) {
+  std::vector<std::string> kernels{route_sort::kKernelName};
+  for (const char* kernel :
+       {"copy_rows<tileops::device::Vector16>", "copy_rows<unsigned short>",
+        "permute_few<tileops::device::Vector16>", "permute_few<unsigned short>"}) {
     kernels.push_back(space + kernel);
   }
   return {.name = "pre_permute sm90",
@@ -78,34 +69,33 @@ class Sm90Kernel final : public PrePermuteKernel {
 
   void run(const Args& args) const override {
     const Stream stream = current_stream(args.hidden_states.device());
-    const PrePermuteSm90Params p = params_of(args, stream);
-    const bool moves_rows = p.sort.num_routes > 0 && p.hidden_size > 0 && num_experts_ > 0;
-    if (moves_rows && are_few(p) && args.local_expert_ids.is_contiguous()) {
-      copy(p, args, {kFewVectors, kFewElements, kFewCtas}, ceil_div(num_experts_, kCtaThreads),
-           stream);
-      return;
+    PrePermuteSm90Params p = params_of(args);
+    if (are_few(p) && args.local_expert_ids.is_contiguous()) {
+      permute(p, args, {kFewVectors, kFewElements, kFewCtas}, stream);
+    } else {
+      route_sort::take_scratch(p.sort, stream);
+      route_sort::rank(p.sort, program_.function(stream, kRank), stream);
+      permute(p, args, {kCopyVectors, kCopyElements, kMaxSize}, stream);
     }
-    sort(p, stream);
-    if (moves_rows) copy(p, args, {kCopyVectors, kCopyElements, kMaxSize}, 0, stream);
   }
 
  private:
   bool are_few(const PrePermuteSm90Params& p) const {
-    return p.sort.num_routes <= kFewRoutes &&
+    return p.sort.num_routes > 0 && p.sort.num_routes <= kFewRoutes &&
            int64_t{p.sort.num_routes} * p.sort.top_k <= kFewComparisons && p.sort.alignment == 1 &&
            !layout_.is_per_row();
   }
 
-  PrePermuteSm90Params params_of(const Args& args, Stream stream) const {
+  PrePermuteSm90Params params_of(const Args& args) const {
     const Tensor& hidden = args.hidden_states;
-    return {.sort = route_sort::params_of(args.local_expert_ids, num_experts_, layout_.alignment(),
-                                          stream),
+    return {.sort = route_sort::params_of(args.local_expert_ids, num_experts_, layout_.alignment()),
             .hidden = hidden.data(),
             .hidden_token_stride = hidden.strides()[0],
             .hidden_stride = hidden.strides()[1],
             .expert_input = args.expert_input.data(),
             .metadata = args.layout_metadata.data_as<int32_t>(),
             .inverse = args.inverse_indices.data_as<int32_t>(),
+            .num_tokens = hidden.shape()[0],
             .hidden_size = hidden.shape()[1],
             .num_rows =
                 layout_.is_masked() ? num_experts_ * layout_.max_m() : args.expert_input.shape()[0],
@@ -113,48 +103,32 @@ class Sm90Kernel final : public PrePermuteKernel {
             .max_m = static_cast<int32_t>(layout_.max_m())};
   }
 
-  void sort(const PrePermuteSm90Params& p, Stream stream) const {
-    route_sort::count(p.sort, program_.function(stream, kCount), program_.function(stream, kSum),
-                      stream);
-    launch(kPlace, {static_cast<uint32_t>(p.sort.num_chunks)}, kLanes,
-           route_sort::counter_bytes(p.sort), stream, p);
-    if (layout_.is_per_row() && p.num_rows > 0) {
-      launch(kMark, {static_cast<uint32_t>(ceil_div(p.num_rows, kCtaThreads))}, kCtaThreads, 0,
-             stream, p);
-    }
-  }
-
   struct CopyKernels {
     size_t vectors, elements;
     int64_t max_ctas;  // as long as the tokens have one each
   };
-  void copy(const PrePermuteSm90Params& p, const Args& args, CopyKernels kernels,
-            int64_t metadata_ctas, Stream stream) const {
+  void permute(const PrePermuteSm90Params& p, const Args& args, CopyKernels kernels,
+               Stream stream) const {
     constexpr int64_t kVectorElements = 8, kVectorBytes = 16;
     const bool vectors = p.hidden_size % kVectorElements == 0 &&
                          is_inner_contiguous(args.hidden_states) &&
                          alignment_of(args.hidden_states) == kVectorBytes &&
                          alignment_of(args.expert_input) == kVectorBytes;
-    const int64_t num_tokens = args.hidden_states.shape()[0];
     const int64_t tile = kCtaThreads * (vectors ? kVectorElements : 1);
-    const int64_t tiles = std::min(
-        {ceil_div(p.hidden_size, tile), kMaxColumnTiles, ceil_div(kernels.max_ctas, num_tokens)});
-    launch(vectors ? kernels.vectors : kernels.elements,
-           {static_cast<uint32_t>(num_tokens + metadata_ctas), static_cast<uint32_t>(tiles)},
-           kCtaThreads, 0, stream, p);
+    const int64_t tiles =
+        std::min({ceil_div(p.hidden_size, tile), kMaxColumnTiles,
+                  ceil_div(kernels.max_ctas, std::max<int64_t>(p.num_tokens, 1))});
+    const int64_t metadata = layout_.is_per_row() ? p.num_rows : num_experts_;
+    const int64_t ctas = p.num_tokens + ceil_div(metadata, kCtaThreads);
+    if (ctas == 0) return;
+    cuda::launch(
+        program_.function(stream, vectors ? kernels.vectors : kernels.elements),
+        {.grid = {static_cast<uint32_t>(ctas), static_cast<uint32_t>(std::max<int64_t>(tiles, 1))},
+         .cta = {kCtaThreads},
+         .order = cuda::LaunchOrder::kOverlapPrevious},
+        stream, p);
   }
 
-  void launch(size_t kernel, cuda::Dim3 grid, uint32_t threads, int64_t smem_bytes, Stream stream,
-              const PrePermuteSm90Params& p) const {
-    cuda::launch(program_.function(stream, kernel),
-                 {.grid = grid,
-                  .cta = {threads},
-                  .smem_bytes = smem_bytes,
-                  .order = cuda::LaunchOrder::kOverlapPrevious},
-                 stream, p);
-  }
-
-  static constexpr uint32_t kLanes = 32;
   const MGroupedLayout layout_;
   const int64_t num_experts_;
   mutable cuda::LazyProgram program_;

@@ -12,42 +12,10 @@ namespace tileops::pre_permute {
 using device::kWarpThreads;
 using Params = PrePermuteSm90Params;
 
-/// Writes the row of each of the chunk's routes; the first chunk also the metadata. Rows of masked
-/// layouts are counted within the expert.
-__global__ void __launch_bounds__(kWarpThreads) place_routes(const __grid_constant__ Params p) {
-  extern __shared__ int32_t counters[];
-  route_sort::begin_kernel();
-  if (p.sort.num_chunks == 1) route_sort::count_chunk(p.sort, counters);
-  const bool masked = p.layout == LayoutKind::kMasked, first_chunk = blockIdx.x == 0;
-  const auto start = [&](int expert, int begin, int count, int earlier) {
-    if (first_chunk && p.layout == LayoutKind::kPerRow) {
-      p.sort.begins[expert] = begin;
-    } else if (first_chunk) {
-      p.metadata[expert] = !masked ? begin + count : count < p.max_m ? count : p.max_m;
-    }
-    return masked ? earlier : begin + earlier;
-  };
-  const int num_rows = route_sort::start_rows(p.sort, counters, start);
-  if (first_chunk && p.layout == LayoutKind::kPerRow && device::lane_idx() == 0) {
-    p.sort.begins[p.sort.num_experts] = num_rows;
-  }
-  route_sort::place_chunk(p.sort, counters, [&](int route, int expert, int row) {
-    if (masked) row = row < p.max_m ? expert * p.max_m + row : -1;
-    p.inverse[route] = expert < 0 ? -1 : row;
-  });
-}
-
-/// Writes the expert of each row.
-__global__ void __launch_bounds__(kCtaThreads) mark_rows(const __grid_constant__ Params p) {
-  route_sort::begin_kernel();
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kCtaThreads + threadIdx.x;
-  if (row < p.num_rows) p.metadata[row] = route_sort::expert_of_row(p.sort, row);
-}
-
-/// Writes this CTA's columns of a token's row to the rows of its routes, which find_rows() gives
-/// while the first columns are on their way; row < 0: dropped.
+/// Writes this CTA's columns of a token's row to `count` rows, which find_rows() gives while the
+/// first columns are on their way; row < 0: dropped.
 template <class Unit, class FindRows>
-__device__ __forceinline__ void copy_row(const Params& p, int64_t token,
+__device__ __forceinline__ void copy_row(const Params& p, int64_t token, int count,
                                          const FindRows& find_rows) {
   constexpr int kElements = sizeof(Unit) / sizeof(uint16_t);
   const auto* source = static_cast<const uint16_t*>(p.hidden) + token * p.hidden_token_stride;
@@ -64,7 +32,7 @@ __device__ __forceinline__ void copy_row(const Params& p, int64_t token,
   while (column < p.hidden_size) {
     const Unit next = load(column + step);
 #pragma unroll 8
-    for (int k = 0; k < p.sort.top_k; ++k) {
+    for (int k = 0; k < count; ++k) {
       const int64_t row = rows[k];
       if (row < 0) continue;
       *reinterpret_cast<Unit*>(target + row * p.hidden_size + column) = value;
@@ -74,11 +42,53 @@ __device__ __forceinline__ void copy_row(const Params& p, int64_t token,
   }
 }
 
+/// The rows of `count` routes, in shared memory; after route_sort::rank_routes.
+__device__ __forceinline__ const int32_t* find_rows(const Params& p, int first_route, int count) {
+  __shared__ int32_t rows[kCtaThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  if (thread < count) {
+    const int route = first_route + thread;
+    const int expert = route_sort::expert_of(p.sort, route, p.sort.num_routes);
+    int row = -1;
+    if (expert >= 0) {
+      const int rank = route_sort::rank_of(p.sort, route, expert);
+      if (p.layout != LayoutKind::kMasked) row = p.sort.begins[expert] + rank;
+      if (p.layout == LayoutKind::kMasked && rank < p.max_m) row = expert * p.max_m + rank;
+    }
+    rows[thread] = row;
+    if (blockIdx.y == 0) p.inverse[route] = row;
+  }
+  __syncthreads();
+  return rows;
+}
+
+/// The metadata of one expert, or of one row where the layout says so.
+__device__ __forceinline__ void write_metadata(const Params& p, int64_t i) {
+  if (p.layout == LayoutKind::kPerRow) {
+    if (i < p.num_rows) p.metadata[i] = route_sort::expert_of_row(p.sort, i);
+  } else if (i < p.sort.num_experts) {
+    const int count = p.sort.totals[i];
+    const bool masked = p.layout == LayoutKind::kMasked;
+    p.metadata[i] = !masked ? p.sort.begins[i] + count : count < p.max_m ? count : p.max_m;
+  }
+}
+
+/// A CTA copies a token's row; those past the tokens write the metadata.
 template <class Unit>
 __global__ void __launch_bounds__(kCtaThreads) copy_rows(const __grid_constant__ Params p) {
   route_sort::begin_kernel();
+  const int top_k = p.sort.top_k;
   const int64_t token = blockIdx.x;
-  copy_row<Unit>(p, token, [&] { return p.inverse + token * p.sort.top_k; });
+  if (token >= p.num_tokens) {
+    if (blockIdx.y == 0) write_metadata(p, (token - p.num_tokens) * kCtaThreads + threadIdx.x);
+    return;
+  }
+  for (int k = 0; k < top_k; k += kCtaThreads) {
+    const int count = top_k - k < kCtaThreads ? top_k - k : kCtaThreads;
+    copy_row<Unit>(p, token, count,
+                   [&] { return find_rows(p, static_cast<int>(token) * top_k + k, count); });
+  }
 }
 
 constexpr int kWarps = kCtaThreads / kWarpThreads;
@@ -167,7 +177,7 @@ __device__ __forceinline__ void write_metadata_of_few(const Params& p, uint32_t*
                                                       int first_expert) {
   __shared__ int32_t counts[kCtaThreads];
   const bool masked = p.layout == LayoutKind::kMasked;
-  const int thread = static_cast<int>(threadIdx.x), warp = device::warp_idx();
+  const int thread = static_cast<int>(threadIdx.x);
   counts[thread] = 0;
   load_keys(p, keys);
   int lower = 0;
@@ -180,13 +190,8 @@ __device__ __forceinline__ void write_metadata_of_few(const Params& p, uint32_t*
   if (!masked && device::lane_idx() == 0) atomicAdd(counts, lower);
   __syncthreads();
   int count = counts[thread];
-  if (!masked) {
-    int earlier = 0;
-    for (int i = 0; i < warp; ++i) earlier += counts[i * kWarpThreads + device::lane_idx()];
-    count = route_sort::sum_up_to_lane(count) + __reduce_add_sync(route_sort::kAllLanes, earlier);
-  } else if (count > p.max_m) {
-    count = p.max_m;
-  }
+  if (!masked) count = route_sort::sum_over_cta<kCtaThreads>(count).up_to_thread;
+  if (masked && count > p.max_m) count = p.max_m;
   const int expert = first_expert + thread;
   if (expert < p.sort.num_experts) p.metadata[expert] = count;
 }
@@ -197,9 +202,9 @@ template <class Unit>
 __global__ void __launch_bounds__(kCtaThreads) permute_few(const __grid_constant__ Params p) {
   __shared__ uint32_t keys[kFewRoutes];
   route_sort::begin_kernel();
-  const int token = static_cast<int>(blockIdx.x), num_tokens = p.sort.num_routes / p.sort.top_k;
+  const int token = static_cast<int>(blockIdx.x), num_tokens = static_cast<int>(p.num_tokens);
   if (token < num_tokens) {
-    copy_row<Unit>(p, token, [&] { return find_rows_of_few(p, keys, token); });
+    copy_row<Unit>(p, token, p.sort.top_k, [&] { return find_rows_of_few(p, keys, token); });
   } else if (blockIdx.y == 0) {
     write_metadata_of_few(p, keys, (token - num_tokens) * kCtaThreads);
   }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host passes to the pre-permutation's GPU kernels: plain structs, read by NVRTC and by
-// C++. First route_sort's count_routes and sum_chunks where there are several chunks; then, each
-// with one PrePermuteSm90Params by value, in namespace tileops::pre_permute:
+// C++. First route_sort::rank_routes, then, with one PrePermuteSm90Params by value, in namespace
+// tileops::pre_permute:
 //   kernel                grid, CTA, dynamic smem
-//   place_routes          num_chunks, 32, 4 * num_experts
-//   mark_rows             ceil(num_rows / 128), 128, 0        per_row layouts
-//   copy_rows<Vector16>   {num_tokens, column tiles}, 128, 0  rows of both tensors aligned to 16
-//   copy_rows<uint16_t>   the same                            any strides
+//   copy_rows<Vector16>   {num_tokens + ceil(metadata / 128), column tiles}, 128, 0
+//                                             rows of both tensors aligned to 16
+//   copy_rows<uint16_t>   the same            any strides
 // or alone, where 0 < num_routes <= kFewRoutes, top_k <= kFewTopK, the ids are contiguous, alignment
 // is 1 and the layout is not per_row:
 //   permute_few<Unit>     {num_tokens + ceil(num_experts / 128), column tiles}, 128, 0
@@ -28,8 +27,9 @@ struct PrePermuteSm90Params {
   int64_t hidden_token_stride;  // strides in elements
   int64_t hidden_stride;
   void* expert_input;  // [num_rows, hidden_size]
-  int32_t* metadata;
-  int32_t* inverse;  // [num_tokens * top_k]
+  int32_t* metadata;   // [num_experts], of per_row layouts [num_rows]
+  int32_t* inverse;    // [num_tokens * top_k]
+  int64_t num_tokens;
   int64_t hidden_size;
   int64_t num_rows;
   LayoutKind layout;
