@@ -53,6 +53,10 @@ constexpr Model kQwen3{"Qwen3-30B", 128, 2048, 768, 8};
 constexpr Model kMixtral{"Mixtral", 8, 4096, 14336, 2};
 constexpr Model kDeepSeek{"DeepSeek-V3", 256, 7168, 2048, 8};
 
+std::string label(const char* what, const Model& m, int64_t tokens, const char* path = "") {
+  return std::string(what) + " " + m.name + " T=" + std::to_string(tokens) + path;
+}
+
 struct Weights {
   Tensor gate_up, down;
   explicit Weights(const Model& m)
@@ -68,6 +72,18 @@ Routed route(const Model& m, int64_t tokens, uint64_t seed) {
   const FusedTopKFwdOp op({.top_k = m.top_k, .renormalize = true});
   const auto routed = op(random_on_gpu({tokens, m.experts}, DType::kF32, seed, 3));
   return {routed.topk_weights, routed.topk_ids};
+}
+
+/// The pre-permutation alone.
+void print_pre_permute(const Model& m, int64_t tokens) {
+  const MoEPrePermuteFwdOp pre(MGroupedLayout::contiguous(), m.experts);
+  std::vector<std::function<void()>> calls;
+  for (uint64_t i = 0; i < 8; ++i) {
+    const Tensor hidden = random_on_gpu({tokens, m.hidden}, DType::kBF16, i, 1);
+    const Routed routed = route(m, tokens, 10 + i);
+    calls.emplace_back([&pre, hidden, routed] { pre(hidden, routed.ids); });
+  }
+  print_times(label("pre-permute", m, tokens).c_str(), calls);
 }
 
 /// The permutations of DeepSeek-V3 at 4096 tokens.
@@ -104,10 +120,6 @@ void print_shared_expert() {
     }
     print_times(("shared expert DeepSeek-V3 T=" + std::to_string(tokens)).c_str(), calls);
   }
-}
-
-std::string label(const char* what, const Model& m, int64_t tokens, const char* path = "") {
-  return std::string(what) + " " + m.name + " T=" + std::to_string(tokens) + path;
 }
 
 /// Calls of the routed experts on `num_inputs` inputs.
@@ -164,24 +176,23 @@ void print_layer(const Model& m, const Weights& w, int64_t tokens) {
   print_times(label("layer", m, tokens).c_str(), calls);
 }
 
-void print_host_cost(const char* what, const std::function<void()>& call) {
-  std::printf("host cost, %-33s %9.2f us a call\n", what, perf::host_us(kCuda0, {call}));
+void print_host_cost(const std::string& what, const std::function<void()>& call) {
+  std::printf("host cost, %-33s %9.2f us a call\n", what.c_str(), perf::host_us(kCuda0, {call}));
 }
 
-void print_host_costs() {
-  const FusedMoEFwdOp layer({.top_k = 2, .renormalize = true});
+void print_host_costs(const Model& m, int64_t tokens) {
+  const FusedMoEFwdOp layer({.top_k = m.top_k, .renormalize = true});
   const FusedMoEExpertsFwdOp experts;
-  const FusedTopKFwdOp router({.top_k = 2});
-  const Tensor hidden = random_on_gpu({4, 256}, DType::kBF16, 1, 1),
-               gating = random_on_gpu({4, 8}, DType::kF32, 2, 1),
-               w_gate_up = random_on_gpu({8, 512, 256}, DType::kBF16, 3, 0.1F),
-               w_down = random_on_gpu({8, 256, 256}, DType::kBF16, 4, 0.1F);
+  const FusedTopKFwdOp router({.top_k = m.top_k});
+  const Weights w(m);
+  const Tensor hidden = random_on_gpu({tokens, m.hidden}, DType::kBF16, 1, 1),
+               gating = random_on_gpu({tokens, m.experts}, DType::kF32, 2, 1);
   const auto routed = router(gating);
-  print_host_cost("FusedTopKFwdOp", [&] { router(gating); });
-  print_host_cost("FusedMoEExpertsFwdOp", [&] {
-    experts(hidden, routed.topk_weights, routed.topk_ids, w_gate_up, w_down);
+  print_host_cost(label("router", m, tokens), [&] { router(gating); });
+  print_host_cost(label("experts", m, tokens), [&] {
+    experts(hidden, routed.topk_weights, routed.topk_ids, w.gate_up, w.down);
   });
-  print_host_cost("FusedMoEFwdOp", [&] { layer(hidden, gating, w_gate_up, w_down); });
+  print_host_cost(label("layer", m, tokens), [&] { layer(hidden, gating, w.gate_up, w.down); });
 }
 
 void print_routers() {
@@ -202,9 +213,17 @@ void print_parts(const std::vector<std::string>& words) {
   const auto wanted = [&](const char* part) {
     return words.empty() || std::find(words.begin(), words.end(), part) != words.end();
   };
-  if (wanted("host")) print_host_costs();
+  if (wanted("host")) {
+    print_host_costs({"tiny", 8, 256, 256, 2}, 4);
+    print_host_costs(kQwen3, 128);
+    print_host_costs(kQwen3, 512);
+  }
   if (wanted("router")) print_routers();
-  if (wanted("permute")) print_permutations();
+  if (wanted("permute")) {
+    for (const int64_t tokens : {32, 128, 256, 512, 1024, 8192}) print_pre_permute(kQwen3, tokens);
+    for (const int64_t tokens : {128, 256}) print_pre_permute(kDeepSeek, tokens);
+    print_permutations();
+  }
   if (wanted("shared")) print_shared_expert();
   if (wanted("qwen3")) print_model(kQwen3, {128, 1024, 8192});
   if (wanted("mixtral")) print_model(kMixtral, {128, 1024, 8192});

@@ -17,22 +17,28 @@ int64_t checked_bytes(int64_t elements, DType dtype, const Shape& shape) {
   return bytes;
 }
 
+/// Memory of an allocator, which a guard may have lent: one block on the heap.
+struct AllocatedStorage : Storage {
+  AllocatedStorage(int64_t bytes, Device device, Allocator& from, Stream on,
+                   std::shared_ptr<Allocator> held)
+      : Storage(from.allocate(static_cast<size_t>(bytes), on), bytes, device, nullptr),
+        allocator(from),
+        stream(on),
+        guarded(std::move(held)) {}
+  ~AllocatedStorage() { allocator.deallocate(data(), static_cast<size_t>(bytes()), stream); }
+  Allocator& allocator;
+  Stream stream;
+  std::shared_ptr<Allocator> guarded;
+};
+
 std::shared_ptr<Storage> allocate_storage(int64_t bytes, Device device) {
   if (bytes == 0 || device.type == DeviceType::kMeta) {
     return std::make_shared<Storage>(nullptr, bytes, device, nullptr);
   }
   std::shared_ptr<Allocator> guarded = AllocatorGuard::current(device.type);
-  Allocator* allocator = guarded != nullptr ? guarded.get() : &allocator_for(device.type);
-  const Stream stream = current_stream(device);
-  const auto size = static_cast<size_t>(bytes);
-  Storage::Deleter deleter = [allocator, size, stream, guarded = std::move(guarded)](void* data) {
-    allocator->deallocate(data, size, stream);
-  };
-  std::unique_ptr<void, Storage::Deleter> data(allocator->allocate(size, stream),
-                                               std::move(deleter));
-  auto storage = std::make_shared<Storage>(data.get(), bytes, device, data.get_deleter());
-  static_cast<void>(data.release());  // the storage owns it
-  return storage;
+  Allocator& allocator = guarded != nullptr ? *guarded : allocator_for(device.type);
+  return std::make_shared<AllocatedStorage>(bytes, device, allocator, current_stream(device),
+                                            std::move(guarded));
 }
 
 /// Another's memory, with what keeps it alive: one block on the heap.

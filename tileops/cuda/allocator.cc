@@ -4,12 +4,14 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "tileops/core/log.h"
+#include "tileops/cuda/capture.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
+#include "tileops/cuda/kept_blocks.h"
 #include "tileops/cuda/launch.h"
-#include "tileops/cuda/small_blocks.h"
 
 namespace tileops::cuda {
 namespace {
@@ -17,17 +19,19 @@ namespace {
 class StreamOrderedAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, Stream stream) override {
-    if (bytes > SmallBlocks::kMaxBytes) return allocate_from_pool(bytes, stream);
     const bool captured = stream.handle != nullptr && is_capturing(stream);
-    void* data = captured ? nullptr : small_blocks().take(stream, bytes);
-    if (data == nullptr) data = allocate_from_pool(SmallBlocks::block_bytes(bytes), stream);
-    if (captured) small_blocks().mark_captured(data);
+    if (!captured) {
+      if (void* data = kept_blocks().take(stream, bytes)) return data;
+      if (bytes > KeptBlocks::kSmallBytes) give_back_large(stream);
+    }
+    void* data = allocate_from_pool(KeptBlocks::block_bytes(bytes), stream);
+    if (captured) kept_blocks().mark_captured(data);
     return data;
   }
 
   void deallocate(void* data, size_t bytes, Stream stream) noexcept override {
     try {
-      if (bytes <= SmallBlocks::kMaxBytes && small_blocks().keep(stream, data, bytes)) return;
+      if (kept_blocks().keep(stream, data, bytes)) return;
       const ContextGuard context(stream.device);
       free(data, stream);
     } catch (const std::exception& error) {  // as the process ends, or after a fault
@@ -37,9 +41,7 @@ class StreamOrderedAllocator final : public Allocator {
 
   void trim(Device device) {
     const ContextGuard context(device);
-    for (const SmallBlocks::Kept& kept : small_blocks().take_all(device)) {
-      free(kept.data, kept.stream);
-    }
+    give_back_all(device);
     TILEOPS_DRIVER_CHECK(driver().mem_pool_trim_to(pool(device), 0), "trimming the pool of {}",
                          to_string(device));
   }
@@ -48,11 +50,45 @@ class StreamOrderedAllocator final : public Allocator {
   void* allocate_from_pool(size_t bytes, Stream stream) {
     const ContextGuard context(stream.device);
     abi::DevicePtr data = 0;
-    const abi::Result result = driver().mem_alloc_from_pool_async(
-        &data, bytes, pool(stream.device), static_cast<abi::Stream>(stream.handle));
+    const auto ask = [&] {
+      return driver().mem_alloc_from_pool_async(&data, bytes, pool(stream.device),
+                                                static_cast<abi::Stream>(stream.handle));
+    };
+    abi::Result result = ask();
+    if (result == abi::Result::kOutOfMemory) {
+      const RelaxedCapture relaxed;
+      for (const Stream& each : give_back_all(stream.device)) {
+        driver().stream_synchronize(static_cast<abi::Stream>(each.handle));
+      }
+      result = ask();
+    }
     if (result == abi::Result::kOutOfMemory) raise_out_of_memory(bytes, stream.device);
     TILEOPS_DRIVER_CHECK(result, "allocating {} bytes on {}", bytes, to_string(stream.device));
     return reinterpret_cast<void*>(data);
+  }
+
+  /// So that what the stream kept and the next block are not held at once.
+  static void give_back_large(Stream stream) {
+    const std::vector<void*> kept = kept_blocks().take_large(stream);
+    if (kept.empty()) return;
+    const ContextGuard context(stream.device);
+    for (void* data : kept) free(data, stream);
+  }
+
+  /// Frees all that the device's streams kept, except for those that are being captured, which
+  /// would take the call for a part of their graphs; returns the streams. The device's context is
+  /// current.
+  static std::vector<Stream> give_back_all(Device device) {
+    std::vector<Stream> streams;
+    for (const KeptBlocks::Kept& kept : kept_blocks().take_all(device)) {
+      if (kept.stream.handle != nullptr && is_capturing(kept.stream)) {
+        kept_blocks().keep(kept.stream, kept.data, kept.bytes);
+        continue;
+      }
+      free(kept.data, kept.stream);
+      if (streams.empty() || !(streams.back() == kept.stream)) streams.push_back(kept.stream);
+    }
+    return streams;
   }
 
   /// The stream's context is current.

@@ -8,9 +8,10 @@ namespace tileops::cuda {
 
 /// The process's allocator; finds the driver at its first allocation. Never destroyed.
 /// A tensor must be gone before the stream that was current when it was made.
-/// Memory that was given back stays in the pool until release_cached_memory; up to 1 MiB, with the
-/// stream (a default one or an OwnedStream) that has it, so that the next tensor costs no call of
-/// the driver.
+/// Memory that was given back stays in the pool until release_cached_memory. A default stream or an
+/// OwnedStream keeps small blocks (1 MiB) and up to 64 MiB of larger ones for its next tensors, which
+/// then cost no call of the driver. The larger ones go back to the pool where none of them fits the
+/// next, and all kept ones where the driver has no memory left.
 Allocator& stream_ordered_allocator();
 
 /// Gives a device's unused pool memory back to the driver. Errors: kDevice.

@@ -74,7 +74,7 @@ ContextGuard::ContextGuard(Device device) {
   TILEOPS_DRIVER_CHECK(driver().ctx_get_current(&outer_), "asking for the current context");
   if (outer_ == wanted) return;
   TILEOPS_DRIVER_CHECK(driver().ctx_set_current(wanted), "making {} current", to_string(device));
-  switched_ = true;
+  switched_ = outer_ != nullptr || device.index != 0;
 }
 
 ContextGuard::~ContextGuard() {

@@ -25,7 +25,8 @@ int device_attribute(Device device, abi::DeviceAttribute attribute);
 int64_t l2_bytes(Device device);
 
 /// Makes the primary context of a device current on this thread, and brings the caller's back.
-/// The context is retained once and kept for the life of the process.
+/// The context is retained once and kept for the life of the process. A thread that had none keeps
+/// device 0's, which the CUDA runtime would give it too, so that its next calls need not switch.
 /// Errors: kDevice for a device that is not there or not CUDA.
 class ContextGuard {
  public:

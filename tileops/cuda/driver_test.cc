@@ -56,6 +56,18 @@ TEST(ContextGuard, BringsTheCallersContextBack) {
   EXPECT_EQ(context, nullptr);
 }
 
+TEST(ContextGuard, AThreadWithoutAContextKeepsThatOfDevice0) {
+  FakeDriver fake;
+  abi::Context inside = nullptr, after = nullptr;
+  {
+    const ContextGuard guard(kCuda0);
+    driver().ctx_get_current(&inside);
+  }
+  driver().ctx_get_current(&after);
+  EXPECT_NE(inside, nullptr);
+  EXPECT_EQ(after, inside);
+}
+
 TEST(Setup, FactsOfAHopperDevice) {
   const FakeDriver fake;
   const DeviceFacts facts = facts_of(kCuda1);

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <set>
 #include <utility>
 
 namespace tileops::cuda {
@@ -84,8 +83,8 @@ Result encode(void* map, abi::TensorMapDataType, uint32_t rank, void*, const uin
 }
 
 /// Device memory that is never given back, as workspaces keep it, is no leak of the process's.
-std::set<abi::DevicePtr>& device_memory() {
-  static auto* memory = new std::set<abi::DevicePtr>();
+std::map<abi::DevicePtr, int64_t>& device_memory() {
+  static auto* memory = new std::map<abi::DevicePtr, int64_t>();
   return *memory;
 }
 std::mutex device_memory_mutex;
@@ -93,10 +92,14 @@ std::mutex device_memory_mutex;
 Result allocate(abi::DevicePtr* data, size_t bytes, abi::MemPool, abi::Stream) {
   const Result result = fake->result_of("mem_alloc_from_pool_async");
   if (result != Result::kSuccess) return result;
+  const auto size = static_cast<int64_t>(bytes);
+  std::lock_guard lock(device_memory_mutex);
+  ++fake->num_allocations;
+  if (fake->live_bytes + size > fake->memory_bytes) return Result::kOutOfMemory;
   *data = reinterpret_cast<abi::DevicePtr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   ++fake->live_allocations;
-  std::lock_guard lock(device_memory_mutex);
-  device_memory().insert(*data);
+  fake->live_bytes += size;
+  device_memory()[*data] = size;
   return result;
 }
 
@@ -179,12 +182,12 @@ void fill_memory(DriverTable& t) {
   t.mem_pool_trim_to = [](abi::MemPool, size_t) { return Result::kSuccess; };
   t.mem_alloc_from_pool_async = allocate;
   t.mem_free_async = [](abi::DevicePtr data, abi::Stream) {
-    {
-      std::lock_guard lock(device_memory_mutex);
-      device_memory().erase(data);
-    }
+    std::lock_guard lock(device_memory_mutex);
+    const auto block = device_memory().extract(data);
     std::free(reinterpret_cast<void*>(data));
     --fake->live_allocations;
+    fake->live_bytes -= block.mapped();
+    ++fake->num_frees;
     return Result::kSuccess;
   };
   t.mem_get_info = [](size_t* free_bytes, size_t* total_bytes) {

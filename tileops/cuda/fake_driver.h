@@ -59,6 +59,10 @@ class FakeDriver {
   std::vector<uint64_t> tensor_map_dims, tensor_map_strides;
   std::vector<uint32_t> tensor_map_box;
   int64_t live_allocations = 0;
+  int64_t live_bytes = 0;
+  int64_t memory_bytes = int64_t{1} << 40;  // an allocation that passes it fails
+  int64_t num_allocations = 0;              // calls of the driver
+  int64_t num_frees = 0;
   int64_t num_graph_launches = 0;
 };
 

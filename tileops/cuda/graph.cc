@@ -5,7 +5,7 @@
 
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
-#include "tileops/cuda/small_blocks.h"
+#include "tileops/cuda/kept_blocks.h"
 
 namespace tileops::cuda {
 namespace {
@@ -28,7 +28,7 @@ OwnedStream::OwnedStream(Device device) {
   TILEOPS_DRIVER_CHECK(driver().stream_create(&handle, abi::kStreamNonBlocking),
                        "making a stream on {}", to_string(device));
   stream_ = {device, handle};
-  small_blocks().open(stream_);
+  kept_blocks().open(stream_);
 }
 
 OwnedStream::OwnedStream(OwnedStream&& other) noexcept
@@ -41,7 +41,7 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
 
 OwnedStream::~OwnedStream() {
   if (stream_.handle == nullptr) return;
-  for (void* data : small_blocks().close(stream_)) {
+  for (void* data : kept_blocks().close(stream_)) {
     driver().mem_free_async(reinterpret_cast<abi::DevicePtr>(data), handle_of(stream_));
   }
   driver().stream_destroy(handle_of(stream_));

@@ -1,70 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tileops/cuda/small_blocks.h"
+#include "tileops/cuda/kept_blocks.h"
+
+#include <utility>
 
 namespace tileops::cuda {
 
-std::vector<void*>* SmallBlocks::list_of(Stream stream, size_t bytes) {
-  auto it = lists_.find(stream);
-  if (it == lists_.end()) {
+KeptBlocks::OfStream* KeptBlocks::find(Stream stream) {
+  auto it = streams_.find(stream);
+  if (it == streams_.end()) {
     if (stream.handle != nullptr) return nullptr;
-    it = lists_.emplace(stream, Lists()).first;
+    it = streams_.emplace(stream, OfStream()).first;
   }
-  return &it->second[size_index(bytes)];
+  return &it->second;
 }
 
-void* SmallBlocks::take(Stream stream, size_t bytes) {
+/// The smallest large block that fits.
+void* KeptBlocks::take_fitting(OfStream& kept, size_t bytes) {
+  auto best = kept.large.end();
+  for (auto it = kept.large.begin(); it != kept.large.end(); ++it) {
+    const bool fits = it->bytes >= bytes && it->bytes - bytes <= bytes / 8;
+    if (fits && (best == kept.large.end() || it->bytes < best->bytes)) best = it;
+  }
+  if (best == kept.large.end()) return nullptr;
+  const LargeBlock block = *best;
+  *best = kept.large.back();
+  kept.large.pop_back();
+  kept.large_bytes -= block.bytes;
+  if (block.bytes > bytes) oversized_[block.data] = block.bytes;
+  return block.data;
+}
+
+void* KeptBlocks::take(Stream stream, size_t bytes) {
   std::lock_guard lock(mutex_);
-  std::vector<void*>* list = list_of(stream, bytes);
-  if (list == nullptr || list->empty()) return nullptr;
-  void* data = list->back();
-  list->pop_back();
+  OfStream* kept = find(stream);
+  if (kept == nullptr) return nullptr;
+  if (bytes > kSmallBytes) return take_fitting(*kept, bytes);
+  std::vector<void*>& list = kept->small[size_index(bytes)];
+  if (list.empty()) return nullptr;
+  void* data = list.back();
+  list.pop_back();
   return data;
 }
 
-bool SmallBlocks::keep(Stream stream, void* data, size_t bytes) {
+bool KeptBlocks::keep(Stream stream, void* data, size_t bytes) {
   std::lock_guard lock(mutex_);
   if (!captured_.empty() && captured_.erase(data) > 0) return false;
-  std::vector<void*>* list = list_of(stream, bytes);
-  if (list == nullptr || list->size() >= kMaxBlocks) return false;
-  list->push_back(data);
+  if (!oversized_.empty()) {
+    if (const auto node = oversized_.extract(data)) bytes = node.mapped();
+  }
+  OfStream* kept = find(stream);
+  if (kept == nullptr) return false;
+  if (bytes > kSmallBytes) {
+    if (bytes > kMaxLargeBytes - kept->large_bytes) return false;
+    kept->large.push_back({data, bytes});
+    kept->large_bytes += bytes;
+    return true;
+  }
+  std::vector<void*>& list = kept->small[size_index(bytes)];
+  if (list.size() >= kMaxBlocks) return false;
+  list.push_back(data);
   return true;
 }
 
-void SmallBlocks::mark_captured(void* data) {
+void KeptBlocks::mark_captured(void* data) {
   std::lock_guard lock(mutex_);
   captured_.insert(data);
 }
 
-void SmallBlocks::open(Stream stream) {
+void KeptBlocks::open(Stream stream) {
   std::lock_guard lock(mutex_);
-  lists_.try_emplace(stream);
+  streams_.try_emplace(stream);
 }
 
-std::vector<void*> SmallBlocks::close(Stream stream) {
+std::vector<void*> KeptBlocks::close(Stream stream) {
   std::lock_guard lock(mutex_);
   std::vector<void*> all;
-  const auto it = lists_.find(stream);
-  if (it == lists_.end()) return all;
-  for (const auto& list : it->second) all.insert(all.end(), list.begin(), list.end());
-  lists_.erase(it);
+  const auto it = streams_.find(stream);
+  if (it == streams_.end()) return all;
+  for (const auto& list : it->second.small) all.insert(all.end(), list.begin(), list.end());
+  for (const LargeBlock& block : it->second.large) all.push_back(block.data);
+  streams_.erase(it);
   return all;
 }
 
-std::vector<SmallBlocks::Kept> SmallBlocks::take_all(Device device) {
+std::vector<void*> KeptBlocks::take_large(Stream stream) {
+  std::lock_guard lock(mutex_);
+  std::vector<void*> all;
+  OfStream* kept = find(stream);
+  if (kept == nullptr) return all;
+  for (const LargeBlock& block : kept->large) all.push_back(block.data);
+  kept->large.clear();
+  kept->large_bytes = 0;
+  return all;
+}
+
+std::vector<KeptBlocks::Kept> KeptBlocks::take_all(Device device) {
   std::lock_guard lock(mutex_);
   std::vector<Kept> all;
-  for (auto& [stream, lists] : lists_) {
+  for (auto& [stream, kept] : streams_) {
     if (!(stream.device == device)) continue;
-    for (auto& list : lists) {
-      for (void* data : list) all.push_back({stream, data});
-      list.clear();
+    for (size_t i = 0; i < kSizes; ++i) {
+      for (void* data : kept.small[i]) all.push_back({stream, data, kLeastBytes << i});
     }
+    for (const LargeBlock& block : kept.large) all.push_back({stream, block.data, block.bytes});
+    kept = {};
   }
   return all;
 }
 
-SmallBlocks& small_blocks() {
-  static auto& instance = *new SmallBlocks;
+KeptBlocks& kept_blocks() {
+  static auto& instance = *new KeptBlocks;
   return instance;
 }
 
