@@ -2,7 +2,9 @@
 #include "tileops/cuda/tensor_map.h"
 
 #include <algorithm>
+#include <memory>
 
+#include "tileops/core/hash.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
 
@@ -74,14 +76,27 @@ void check_spec(const TensorMapSpec& spec) {
                 "tensor map: rows of {} bytes do not fit the swizzle of {}", row_bytes, span);
 }
 
-/// The latest maps of a thread: more than the layers of a call need, few enough to scan.
+/// The latest maps of a thread, by what tells them apart most: those of all layers of a model, so
+/// that none is encoded anew at each call.
 struct Cache {
-  static constexpr size_t kSlots = 16;
-  std::array<TensorMapSpec, kSlots> specs{};  // a null address: empty
-  std::array<TensorMap, kSlots> maps{};
-  size_t next = 0;  // slot to be overwritten
+  static constexpr size_t kWays = 8;
+  struct Set {
+    std::array<TensorMapSpec, kWays> specs{};  // a null address: empty
+    std::array<TensorMap, kWays> maps{};
+    size_t next = 0;  // way to be overwritten
+  };
+  std::array<Set, 64> sets{};
+
+  Set& set_of(const TensorMapSpec& spec) {
+    return sets[hash_of(spec.data, spec.dims[1], spec.dims[2], spec.box[0], spec.box[1]) %
+                sets.size()];
+  }
 };
-constinit thread_local Cache cache{};
+
+Cache::Set& set_of(const TensorMapSpec& spec) {
+  thread_local const auto cache = std::make_unique<Cache>();
+  return cache->set_of(spec);
+}
 
 }  // namespace
 
@@ -111,14 +126,15 @@ TensorMap encode_tensor_map(const TensorMapSpec& spec, Device device) {
 }
 
 TensorMap cached_tensor_map(const TensorMapSpec& spec, Device device) {
-  const auto found = std::find(cache.specs.begin(), cache.specs.end(), spec);
-  if (found != cache.specs.end() && spec.data != nullptr) {
-    return cache.maps[static_cast<size_t>(found - cache.specs.begin())];
+  Cache::Set& set = set_of(spec);
+  const auto found = std::find(set.specs.begin(), set.specs.end(), spec);
+  if (found != set.specs.end() && spec.data != nullptr) {
+    return set.maps[static_cast<size_t>(found - set.specs.begin())];
   }
   const TensorMap map = encode_tensor_map(spec, device);
-  cache.specs[cache.next] = spec;
-  cache.maps[cache.next] = map;
-  cache.next = (cache.next + 1) % Cache::kSlots;
+  set.specs[set.next] = spec;
+  set.maps[set.next] = map;
+  set.next = (set.next + 1) % Cache::kWays;
   return map;
 }
 

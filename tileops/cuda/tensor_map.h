@@ -40,7 +40,7 @@ struct TensorMapSpec {
 /// row wider than its span), kInternal (the driver's refusal), kDevice.
 TensorMap encode_tensor_map(const TensorMapSpec& spec, Device device);
 
-/// The same, from a small cache of this thread's latest maps.
+/// The same, from a cache of this thread's latest maps (512).
 TensorMap cached_tensor_map(const TensorMapSpec& spec, Device device);
 
 }  // namespace tileops::cuda

@@ -43,6 +43,18 @@ TEST(TensorMap, EqualSpecsAreEncodedOnce) {
   EXPECT_EQ(fake.num_tensor_maps, 2);
 }
 
+TEST(TensorMap, MapsOfManyLayersAreKept) {
+  const FakeDriver fake;
+  for (int turn = 0; turn < 3; ++turn) {
+    for (uintptr_t layer = 0; layer < 200; ++layer) {
+      TensorMapSpec spec = weights();
+      spec.data = reinterpret_cast<void*>(0x10000000 + (layer << 21));
+      cached_tensor_map(spec, kCuda0);
+    }
+  }
+  EXPECT_LE(fake.num_tensor_maps, 250) << "but for a few that meet in one place";
+}
+
 TEST(TensorMap, EachRuleIsNamed) {
   const FakeDriver fake;
   const auto refusal = [](auto change) {
