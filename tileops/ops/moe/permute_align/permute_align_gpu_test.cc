@@ -43,7 +43,7 @@ TEST_F(PermuteAlignGpu, SmallWorkloadsAgreeWithTheReference) {
 }
 
 TEST_F(PermuteAlignGpu, AGridOfSizesAgreesWithTheReference) {
-  for (const int64_t num_tokens : {0, 1, 31, 64, 65, 300, 16500}) {
+  for (const int64_t num_tokens : {0, 1, 31, 33, 64, 65, 300, 2048, 2049, 16500}) {
     for (const int64_t num_experts : {0, 1, 7, 70, 2048}) {
       for (const int64_t block_size : {1, 16, 65}) {
         SCOPED_TRACE("T " + std::to_string(num_tokens) + " E " + std::to_string(num_experts) +

@@ -77,8 +77,8 @@ TEST_F(PrePermuteGpu, EveryLayoutAroundTheRoutesOfOneLaunchAgreesWithTheReferenc
   struct Sizes {
     int64_t num_tokens, top_k;
   };
-  const Sizes around[] = {{255, 1},  {256, 1}, {257, 1}, {2047, 1}, {2048, 1},
-                          {2049, 1}, {255, 8}, {256, 8}, {257, 8},  {23, 89}};
+  const Sizes around[] = {{255, 1}, {256, 1}, {257, 1}, {2047, 1}, {2048, 1}, {2049, 1},
+                          {255, 8}, {256, 8}, {257, 8}, {23, 89},  {2048, 4}, {2049, 4}};
   const MGroupedLayout layouts[] = {MGroupedLayout::tight_physical_psum(),
                                     MGroupedLayout::tight_per_row(),
                                     MGroupedLayout::aligned_physical_psum(16),
@@ -98,6 +98,8 @@ TEST_F(PrePermuteGpu, EveryLayoutAroundTheRoutesOfOneLaunchAgreesWithTheReferenc
 TEST_F(PrePermuteGpu, ExtremesOfExpertsAndRowsAgreeWithTheReference) {
   const auto layout = MGroupedLayout::contiguous();
   check(layout, 2048, random_tensor({100, 16}, DType::kF16, 2), random_ids(100, 64, 0, 2047));
+  check(layout, 16384, random_tensor({100, 16}, DType::kF16, 2), random_ids(100, 64, 0, 16383));
+  check(layout, 16384, random_tensor({100, 16}, DType::kF16, 2), random_ids(100, 8, 0, 16383));
   check(layout, 5, random_tensor({777, 33}, DType::kF16, 3), random_ids(777, 2, 3, 3));
   check(layout, 5, random_tensor({77, 33}, DType::kF16, 3), random_ids(77, 2, 5, 9));
   check(layout, 0, random_tensor({7, 8}, DType::kF16, 3), random_ids(7, 2, 0, 3));
