@@ -70,12 +70,28 @@ def experts_vllm(w_gate_up, w_down):
     return call
 
 
+def experts_onednn_f32(w_gate_up, w_down):
+    """Weights widened ahead, twice the memory: oneDNN has no bf16 product below AVX-512."""
+    w_gate_up, w_down = w_gate_up.float(), w_down.float()
+    linear = lambda x, w: torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
+
+    def call(hidden, ids, weights):
+        out = torch.zeros(hidden.shape, dtype=torch.float32)
+        for expert in ids.unique().tolist():
+            token, slot = (ids == expert).nonzero(as_tuple=True)
+            y = linear(silu_and_mul(linear(hidden[token].float(), w_gate_up[expert])), w_down[expert])
+            out.index_add_(0, token, y * weights[token, slot, None])
+        return out.to(hidden.dtype)
+
+    return call
+
+
 EXPERTS = {
     "torch loop": experts_loop,
     "torch._grouped_mm": experts_grouped_mm,
     "transformers grouped_mm": experts_transformers,
 }
-CPU_EXPERTS = {"vLLM, packed": experts_vllm}
+CPU_EXPERTS = {"vLLM, packed": experts_vllm, "oneDNN, float32": experts_onednn_f32}
 
 
 # Grouped GEMM: peers as (a, ends) -> rows ---------------------------------------------------------------
