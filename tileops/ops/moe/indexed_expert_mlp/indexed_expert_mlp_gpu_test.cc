@@ -63,12 +63,13 @@ TEST_F(IndexedExpertMLPGpu, SmallWorkloadsAgreeWithTheReference) {
 }
 
 TEST_F(IndexedExpertMLPGpu, AGridOfSizesAgreesWithTheReference) {
-  const Sizes grid[] = {{1, 1, 1, 8, 8},     {1, 8, 16, 64, 40},   {1, 2, 3, 1032, 8},
-                        {2, 3, 5, 2056, 24}, {3, 4, 2, 200, 1600}, {8, 2, 4, 136, 64},
-                        {9, 1, 1, 64, 72},   {17, 3, 1, 64, 32},   {33, 7, 20, 72, 16},
-                        {64, 4, 8, 32, 48},  {256, 1, 300, 16, 8}, {257, 1, 4, 16, 8},
-                        {1, 0, 2, 16, 8},    {5, 2, 3, 17, 8},     {5, 2, 3, 16, 9},
-                        {2, 2, 3, 1, 1},     {2, 4, 6, 1024, 512}};
+  const Sizes grid[] = {{1, 1, 1, 8, 8},      {1, 8, 16, 64, 40},   {1, 2, 3, 1032, 8},
+                        {2, 3, 5, 2056, 24},  {3, 4, 2, 200, 1600}, {8, 2, 4, 136, 64},
+                        {9, 1, 1, 64, 72},    {17, 3, 1, 64, 32},   {33, 7, 20, 72, 16},
+                        {64, 4, 8, 32, 48},   {256, 1, 300, 16, 8}, {257, 1, 4, 16, 8},
+                        {1, 0, 2, 16, 8},     {5, 2, 3, 17, 8},     {5, 2, 3, 16, 9},
+                        {2, 2, 3, 1, 1},      {2, 4, 6, 1024, 512}, {8, 3, 1, 64, 24},
+                        {42, 1, 1, 1040, 40}, {45, 1, 1, 72, 1032}, {90, 2, 4, 136, 64}};
   const GatedActivation activations[] = {
       GatedActivation::silu_and_mul, GatedActivation::gelu_and_mul,
       GatedActivation::gelu_tanh_and_mul, GatedActivation::swigluoai()};

@@ -27,6 +27,7 @@ constexpr int kHalfRows = kTileRows / 2;  // gate or up; of a loading warp
 constexpr int kMathThreads = kMathWarps * kWarpThreads;
 constexpr int kWindow = 64;  // elements along K that a warp takes at once: 128 bytes of each row
 constexpr int kWindowsOfWarp = kChunk / kWindow / kMathWarps;
+constexpr int kMmaColumns = 8;
 constexpr int kMathBarrier = 1;  // hardware barrier of the multiplying warps
 static_assert(kChunk % (kWindow * kMathWarps) == 0);
 
@@ -185,20 +186,24 @@ struct Fragment {
   }
 };
 
-/// sums += this warp's windows of a slot's `length` values along K.
-template <class T>
-__device__ __forceinline__ void multiply(const Slot& slot, int warp, int length, float (&sums)[4]) {
+/// sums += this warp's windows of a slot's `length` values along K, for kColumnBlocks times 8 routes.
+template <class T, int kColumnBlocks>
+__device__ __forceinline__ void multiply(const Slot& slot, int warp, int length,
+                                         float (&sums)[kColumnBlocks][4]) {
   const int row = device::lane_idx() / 4;
   const uint32_t low = device::smem_address(slot.weights[row]);
   const uint32_t high = device::smem_address(slot.weights[row + kHalfRows]);
-  const uint32_t column = device::smem_address(slot.rows[row]);
-  Fragment a[kWindowsOfWarp][2], b[kWindowsOfWarp];
+  Fragment a[kWindowsOfWarp][2], b[kWindowsOfWarp][kColumnBlocks];
 #pragma unroll
   for (int i = 0; i < kWindowsOfWarp; ++i) {
     const int k = (i * kMathWarps + warp) * kWindow;
     a[i][0].load(low + k * 2, length - k);
     a[i][1].load(high + k * 2, length - k);
-    b[i].load(column + k * 2, length - k);
+#pragma unroll
+    for (int block = 0; block < kColumnBlocks; ++block) {
+      const int column = min(block * kMmaColumns + row, kTileColumns - 1);
+      b[i][block].load(device::smem_address(slot.rows[column]) + k * 2, length - k);
+    }
   }
 #pragma unroll
   for (int i = 0; i < kWindowsOfWarp; ++i) {
@@ -207,9 +212,12 @@ __device__ __forceinline__ void multiply(const Slot& slot, int warp, int length,
       const int half = step / 2, pair = step % 2 * 2;
       const uint32_t(&a_low)[4] = a[i][0].half[half].word;
       const uint32_t(&a_high)[4] = a[i][1].half[half].word;
-      const uint32_t(&columns)[4] = b[i].half[half].word;
       const uint32_t tile[4] = {a_low[pair], a_high[pair], a_low[pair + 1], a_high[pair + 1]};
-      device::warp_mma<T>(sums, tile, columns[pair], columns[pair + 1]);
+#pragma unroll
+      for (int block = 0; block < kColumnBlocks; ++block) {
+        const uint32_t(&columns)[4] = b[i][block].half[half].word;
+        device::warp_mma<T>(sums[block], tile, columns[pair], columns[pair + 1]);
+      }
     }
   }
 }
@@ -228,7 +236,8 @@ class Math {
     ShareReader shares;
     for (int share = shares.next(smem_); share < num_shares(); share = shares.next(smem_)) {
       for_each_tile(p_, smem_.plan, share, [&](const Tile& tile) {
-        if (tile.k > 0) multiply_tile(tile);
+        if (tile.k > 0 && tile.group.count <= kMmaColumns) multiply_tile<1>(tile);
+        if (tile.k > 0 && tile.group.count > kMmaColumns) multiply_tile<2>(tile);
         if (tile.is_last) combine(tile);
       });
       if (share < static_cast<int>(gridDim.x)) {
@@ -244,21 +253,27 @@ class Math {
   }
 
   /// Each warp takes its steps along K; the sums of all warps then meet in shared memory.
+  template <int kColumnBlocks>
   __device__ __forceinline__ void multiply_tile(const Tile& tile) {
-    float sums[4] = {};
+    float sums[kColumnBlocks][4] = {};
     for (int k = 0; k < tile.k; k += kChunk) {
       smem_.ring.wait_full(at_);
-      multiply<T>(smem_.slots[at_.stage], warp_, min(kChunk, tile.k - k), sums);
+      multiply<T, kColumnBlocks>(smem_.slots[at_.stage], warp_, min(kChunk, tile.k - k), sums);
       __syncwarp();
       if (device::lane_idx() == 0) smem_.ring.empty_[at_.stage].arrive();
       at_.advance();
     }
-    const int row = device::lane_idx() / 4, column = device::lane_idx() % 4 * 2;
+    const int row = device::lane_idx() / 4;
     float(&mine)[kTileRows][kTileColumns] = smem_.partial_sums[buffer_][warp_];
-    mine[row][column] = sums[0];
-    mine[row][column + 1] = sums[1];
-    mine[row + 8][column] = sums[2];
-    mine[row + 8][column + 1] = sums[3];
+#pragma unroll
+    for (int block = 0; block < kColumnBlocks; ++block) {
+      const int column = block * kMmaColumns + device::lane_idx() % 4 * 2;
+      if (column >= kTileColumns) continue;
+      mine[row][column] = sums[block][0];
+      mine[row][column + 1] = sums[block][1];
+      mine[row + 8][column] = sums[block][2];
+      mine[row + 8][column + 1] = sums[block][3];
+    }
     synchronize();
     if (tile.is_down) {
       keep_products(tile);

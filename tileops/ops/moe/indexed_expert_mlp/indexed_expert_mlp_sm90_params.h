@@ -21,7 +21,7 @@ constexpr int32_t kLoadWarps = 3;
 constexpr int32_t kStreamThreads = (kLoadWarps + kMathWarps) * 32;
 constexpr int32_t kWarpsPerCta = 8;
 constexpr int32_t kCounters = 2;
-constexpr int64_t kStreamSmemBytes = 178 << 10;
+constexpr int64_t kStreamSmemBytes = 219 << 10;
 
 /// Rows of a matrix, or of one a expert: strides in elements.
 struct RowsView {

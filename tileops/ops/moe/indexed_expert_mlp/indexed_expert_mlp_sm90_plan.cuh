@@ -9,8 +9,8 @@ namespace tileops::indexed_expert_mlp {
 
 using device::kWarpThreads;
 
-constexpr int kTileRows = 16;    // weight rows of a product
-constexpr int kTileColumns = 8;  // routes of a product
+constexpr int kTileRows = 16;     // weight rows of a product
+constexpr int kTileColumns = 14;  // routes that share a reading of weights: as many as memory holds
 
 /// Routes of one expert whose products share one reading of its weights.
 struct Group {
