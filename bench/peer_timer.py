@@ -8,6 +8,9 @@ import torch
 LONG_US = 2e6  # a call that takes this long is timed once
 
 
+SETTLE_US = 3e5  # a GPU's clock at its power limit follows the load of the last tenths of a second
+
+
 class Timer:
     """Times calls as `tileops bench` does; microseconds of one call."""
 
@@ -37,6 +40,11 @@ class Timer:
             total += times[-1]
         return statistics.median(times)
 
+    def settle(self, together):
+        spent = 0.0
+        while spent < SETTLE_US:
+            spent += self.once(together, cold=False)
+
     def measure(self, calls):
         """Calls that cannot be captured are timed eagerly, the host's time with them."""
         first = self.once(calls[0], cold=True)
@@ -54,6 +62,7 @@ class Timer:
                 captured = True
             except RuntimeError:
                 torch.cuda.synchronize()
+            self.settle(together)
         return {
             "single_us": self.sample(singles, cold=True),
             "back_to_back_us": self.sample([together], cold=False) / len(calls),

@@ -43,7 +43,8 @@ struct CallTimes {
   int count = 0;             // single calls
 };
 /// Calls each once, then times them for about `budget_us`. On a GPU, on a stream of their own and
-/// replayed from CUDA graphs, so that the host's time is not in it. Errors: kDevice; what a call
+/// replayed from CUDA graphs, so that the host's time is not in it, and after they have run long
+/// enough for the clock to settle. Errors: kDevice; what a call
 /// throws.
 CallTimes time_calls(Device device, const Calls& calls, double budget_us = 2e5);
 
