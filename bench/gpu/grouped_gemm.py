@@ -60,7 +60,7 @@ class Params(ctypes.Structure):
                 ("num_k_tiles", ctypes.c_int32), ("lone_tile_k_tiles", ctypes.c_int32),
                 ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
-                ("metadata_stride", ctypes.c_int32),
+                ("metadata_stride", ctypes.c_int32), ("operands_settled", ctypes.c_int32),
                 ("row_index", ctypes.c_void_p), ("a", ctypes.c_void_p),
                 ("a_row_stride", ctypes.c_int64), ("num_source_rows", ctypes.c_int32),
                 ("k", ctypes.c_int32), ("b", ctypes.c_void_p)] + [

@@ -50,9 +50,18 @@ struct TmaLoader {
     const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
     RingPosition<P::kStages> at;
     typename WorkRing<P::kCtas>::Position work_at;
+    bool starts_early = P::starts_early(p);
     for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
       const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
       const int rows = (work.num_rows + kSmallBox - 1) / kSmallBox * kSmallBox;
+      const uint32_t bytes = (kTileFeatures + rows) * kSwizzleBytes;
+      int k_ahead = work.k_begin;  // the weights of earlier k_tiles are on their way
+      if (starts_early) {
+        k_ahead = min(work.k_end, work.k_begin + P::kStages);
+        if (lane_idx() == 0) load_weights_ahead(p, smem, work, k_ahead, feature_tile, bytes);
+        wait_for_previous_kernel();
+        starts_early = false;
+      }
       for (int k_tile = work.k_begin; k_tile < work.k_end;) {
         const int together = min(kTogether, work.k_end - k_tile);
         const RingPosition<P::kStages> first = at;
@@ -64,8 +73,10 @@ struct TmaLoader {
           RingPosition<P::kStages> to = first;
           for (int i = 0; i < together; ++i) {
             want_next<P>(smem, work, k_tile + i);
-            smem.ring.full_[to.stage].arrive_expect_tx((kTileFeatures + rows) * kSwizzleBytes);
-            load_weights<P>(p, smem, to.stage, k_tile + i, feature_tile, work.expert);
+            if (k_tile + i >= k_ahead) {
+              smem.ring.full_[to.stage].arrive_expect_tx(bytes);
+              load_weights<P>(p, smem, to.stage, k_tile + i, feature_tile, work.expert);
+            }
             load_tokens(p, smem, to.stage, k_tile + i, work.first_row, rows, cta_rank);
             to.advance();
           }
@@ -77,6 +88,19 @@ struct TmaLoader {
   }
 
  private:
+  /// The first piece's weights, which need not wait for the kernel before.
+  static __device__ __forceinline__ void load_weights_ahead(const typename P::Params& p,
+                                                            GemmStorage<P>& smem, const Work& work,
+                                                            int k_end, int feature_tile,
+                                                            uint32_t bytes) {
+    RingPosition<P::kStages> at;
+    for (int k_tile = work.k_begin; k_tile < k_end; ++k_tile) {
+      smem.ring.full_[at.stage].arrive_expect_tx(bytes);
+      load_weights<P>(p, smem, at.stage, k_tile, feature_tile, work.expert);
+      at.advance();
+    }
+  }
+
   static __device__ __forceinline__ void load_tokens(const typename P::Params& p,
                                                      GemmStorage<P>& smem, int stage, int k_tile,
                                                      int first_row, int rows, int cta_rank) {

@@ -31,7 +31,8 @@ struct GemmStorage {
   WorkRing<P::kCtas> work;
 };
 
-/// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings.
+/// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings. Where
+/// P::starts_early(p), the first weights are loaded before the kernel before has ended.
 template <class P>
 concept WeightsOnMPolicy = requires {
   typename P::Params;
@@ -155,8 +156,8 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
     __syncthreads();
   }
   P::prefetch_tensor_maps(p);
-  wait_for_previous_kernel();
-  allow_next_kernel();
+  const bool starts_early = P::starts_early(p);
+  if (!starts_early) wait_for_previous_kernel();
 
   if (warp < 4) {
     shrink_registers<P::Loader::kRegisters>();
@@ -170,6 +171,8 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
     }
   } else {
     grow_registers<(kRegistersOfThreeWarpgroups - P::Loader::kRegisters) / kMathWarpgroups>();
+    if (starts_early) wait_for_previous_kernel();
+    allow_next_kernel();  // only now: one that starts early counts on what came before this kernel
     run_math<P>(p, smem, worker);
   }
   if constexpr (P::kCtas > 1) cluster_sync();  // a CTA outlives its peers' writes to its memory

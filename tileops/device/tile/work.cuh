@@ -146,6 +146,7 @@ class WorkScheduler {
         tile = begun + fetch(counters + many);
       }
     }
+    wait_for_previous_kernel();
     if (lane_idx() == 0) {
       __threadfence();
       if (atomicAdd(counters + 2, 1u) + 1 == static_cast<uint32_t>(num_workers)) {
@@ -174,6 +175,7 @@ class WorkScheduler {
 
   static __device__ __forceinline__ int fetch(uint32_t* counter) {
     uint32_t next = 0;
+    wait_for_previous_kernel();  // which may count there too; the first tile is taken without
     if (lane_idx() == 0) next = atomicAdd(counter, 1u);
     return static_cast<int>(__shfl_sync(0xffffffffu, next, 0));
   }

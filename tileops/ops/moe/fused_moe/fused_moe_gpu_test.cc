@@ -109,6 +109,31 @@ TEST_F(FusedMoEGpu, AGraphReplaysOnChangedContents) {
   }
 }
 
+/// down's weights and metadata are read before gate_up has ended: each call must see its own.
+TEST_F(FusedMoEGpu, CallsOneAfterAnotherKeepTheirOwnRouting) {
+  const FusedMoEExpertsFwdOp op({.small_route = SmallRoute::kNever});
+  for (const int64_t tokens : {40, 300}) {
+    const Layer gpu = Layer::random({tokens, 8, 512, 256, 2}, DType::kBF16, 1).on_gpu();
+    const Tensor weights = cuda::to_device(random_tensor({tokens, 2}, DType::kF32, 9), kGpu);
+    std::vector<Tensor> ids;
+    for (int64_t i = 0; i < 4; ++i) {
+      std::vector<int64_t> routes;
+      for (int64_t r = 0; r < 2 * tokens; ++r) routes.push_back((r * (2 * i + 1) + i) % (8 - i));
+      ids.push_back(cuda::to_device(testing::int_tensor({tokens, 2}, routes), kGpu));
+    }
+    const auto call = [&](const Tensor& routed) {
+      return op(gpu.hidden, weights, routed, gpu.w_gate_up, gpu.w_down);
+    };
+    std::vector<Tensor> want;
+    for (const Tensor& routed : ids) want.push_back(cuda::to_host(call(routed)));
+    std::vector<Tensor> got;
+    for (size_t turn = 0; turn < 200; ++turn) got.push_back(call(ids[turn % ids.size()]));
+    for (size_t turn = 0; turn < got.size(); ++turn) {
+      ASSERT_TRUE(bit_equal(cuda::to_host(got[turn]), want[turn % ids.size()])) << turn;
+    }
+  }
+}
+
 TEST_F(FusedMoEGpu, FewRoutesTakeTheIndexedPathAndBothPathsAgree) {
   const Sizes s{2, 4, 64, 64, 2};
   const Layer gpu = Layer::random(s, DType::kBF16, 1).on_gpu();

@@ -91,6 +91,11 @@ struct Config {
   /// Output features of a CTA: a gated one comes of two weight rows.
   static constexpr int kOutFeatures = device::kTileFeatures / (kGated ? 2 : 1);
 
+  /// Schedules and loads weights before the kernel before has ended.
+  static __device__ __forceinline__ bool starts_early(const Params& p) {
+    return kLoad == LoadKind::kTma && kCtas == 1 && p.operands_settled != 0;
+  }
+
   static __device__ __forceinline__ int num_feature_tiles(const Params& p) {
     constexpr int kOfCluster = kOutFeatures * kCtas;
     return (p.num_features + kOfCluster - 1) / kOfCluster;

@@ -8,6 +8,7 @@
 #include "tileops/cuda/launch.h"
 #include "tileops/cuda/tensor_map.h"
 #include "tileops/cuda/workspace.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sequence.h"
 
 namespace tileops::grouped_gemm {
 namespace {
@@ -206,6 +207,8 @@ void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
     find_segments(params, args.layout_metadata, space.scratch + sums_bytes(num_sms),
                   program.function(stream, 1), stream);
   }
+  const bool follows = Sequence::follows(stream, args.layout_metadata, args.b);
+  params.operands_settled = follows && !layout.is_per_row();
   cuda::launch(kernel,
                {.grid = {static_cast<uint32_t>(config.grid(num_sms))},
                 .cluster = {static_cast<uint32_t>(config.ctas)},

@@ -97,7 +97,9 @@ struct GroupedGemmSm90Params {
 
   float swiglu_alpha;
   float swiglu_limit;
-  int32_t metadata_stride;  // in elements; unused by segments
+  int32_t metadata_stride;   // in elements; unused by segments
+  int32_t operands_settled;  // not 0: metadata and weights are older than the launch before, which
+                             // allows this one only when those before it have ended
 
   // kGather and kStrided: row r of the layout is row row_index[r] of a.
   const int32_t* row_index;

@@ -5,6 +5,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/cuda/kernel_cache.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sequence.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
 #include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_kernel.h"
 
@@ -102,14 +103,15 @@ class Sm90Kernel final : public SharedExpertMLPKernel {
     const int64_t begin = shard_.tp_rank * share;
     const Tensor activated = Tensor::empty({x.shape()[0], share}, x.dtype(), x.device());
     const Tensor none;
+    const Tensor down_share = down.as_strided(
+        {1, hidden, share}, {0, down.strides()[0], down.strides()[1]}, begin * down.strides()[1]);
+    const grouped_gemm::Sequence sequence(none, down_share);
     if (share > 0) {
       const Tensor gate_up =
           up.as_strided({1, 2 * share, x.shape()[1]}, {0, up.strides()[0], up.strides()[1]},
                         begin * up.strides()[0]);
       launches_.gate_up.run({x, gate_up, none, none, activated}, gate_up_);
     }
-    const Tensor down_share = down.as_strided(
-        {1, hidden, share}, {0, down.strides()[0], down.strides()[1]}, begin * down.strides()[1]);
     launches_.down.run({activated, down_share, none, none, args.out}, down_);
   }
 
