@@ -6,8 +6,6 @@ import time
 import torch
 
 LONG_US = 2e6  # a call that takes this long is timed once
-
-
 SETTLE_US = 3e5  # a GPU's clock at its power limit follows the load of the last tenths of a second
 
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a layer's call asks of the driver, over a fake one: each call costs the host microseconds.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 #include "tests/support/cache_folder.h"
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/fake_driver.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
 
 namespace tileops {
 namespace {
 
 using cuda::kCuda0;
+using ::testing::ElementsAre;
 
 constexpr int64_t kExperts = 128, kHidden = 2048, kInter = 64, kTopK = 8;
 
@@ -34,6 +39,21 @@ struct FusedMoEDriver : ::testing::Test {
     return fake.launches.size();
   }
 
+  /// Of the grouped GEMMs that `work` launches, whether each may start early.
+  template <class Work>
+  std::vector<int32_t> operands_settled(const Work& work) {
+    constexpr unsigned kGemmThreads = 384;
+    std::vector<int32_t> settled;
+    fake.on_launch = [&](void** arguments) {
+      if (fake.launches.back().config.cta_x != kGemmThreads) return;
+      const auto* params = static_cast<const grouped_gemm::GroupedGemmSm90Params*>(arguments[0]);
+      settled.push_back(params->operands_settled);
+    };
+    work();
+    fake.on_launch = nullptr;
+    return settled;
+  }
+
   testing::CacheFolder folder{"fused_moe_driver"};
   cuda::FakeDriver fake;
   cuda::FakeNvrtc nvrtc;
@@ -48,6 +68,16 @@ TEST_F(FusedMoEDriver, LaunchesGrowWithTheTokens) {
   EXPECT_EQ(launches_of_call(256), 5U);
   EXPECT_EQ(launches_of_call(257), 6U) << "a sort before the copy";
   EXPECT_EQ(launches_of_call(4096), 6U);
+}
+
+TEST_F(FusedMoEDriver, OnlyDownOfAnExpertMlpStartsEarly) {
+  EXPECT_THAT(operands_settled([&] { call(64); }), ElementsAre(0, 1));
+  EXPECT_THAT(operands_settled([&] { call(64); }), ElementsAre(0, 1)) << "again";
+  const MoEGroupedGemmFwdOp gate_up(MGroupedLayout::contiguous(), GatedActivation::silu_and_mul),
+      down(MGroupedLayout::contiguous());
+  const Tensor rows = on_gpu({64, kHidden}), metadata = on_gpu({kExperts}, DType::kI32);
+  const auto by_hand = [&] { down(gate_up(rows, w_gate_up, metadata), w_down, metadata); };
+  EXPECT_THAT(operands_settled(by_hand), ElementsAre(0, 0)) << "anything may run between them";
 }
 
 TEST_F(FusedMoEDriver, ACallOfAboutTheSizeOfTheOneBeforeAllocatesNothing) {

@@ -21,6 +21,7 @@ constexpr int64_t kMaxColumnTiles = 65535;
 constexpr int64_t kFewCtas = 512;             // of permute_few: each counts all routes for itself
 constexpr int64_t kFewComparisons = 1 << 16;  // of a CTA of permute_few, 1 us
 static_assert(int64_t{kFewTopK} * kFewTopK >= kFewComparisons);
+static_assert(route_sort::kMaxExperts * kFewRoutes < kMaxSize, "permute_few's keys have 31 bits");
 
 enum Kernels : size_t { kRank, kCopyVectors, kCopyElements, kFewVectors, kFewElements };
 
