@@ -12,8 +12,8 @@ SETTLE_US = 3e5  # a GPU's clock at its power limit follows the load of the last
 class Timer:
     """Times calls as `tileops bench` does; microseconds of one call."""
 
-    def __init__(self, device, seconds):
-        self.gpu, self.budget = device == "cuda", seconds * 1e6
+    def __init__(self, device, seconds, rest_ms=0):
+        self.gpu, self.budget, self.rest_ms = device == "cuda", seconds * 1e6, rest_ms
         size = 2 * torch.cuda.get_device_properties(0).L2_cache_size if self.gpu else 8 << 20
         self.flush = torch.zeros(size, dtype=torch.uint8, device=device)
 
@@ -34,6 +34,7 @@ class Timer:
     def sample(self, calls, cold):
         times, total = [], 0.0
         while len(times) < 3 or (total < self.budget / 2 and len(times) < 60):
+            time.sleep(self.rest_ms * 1e-3)
             times.append(self.once(calls[len(times) % len(calls)], cold))
             total += times[-1]
         return statistics.median(times)
@@ -60,7 +61,8 @@ class Timer:
                 captured = True
             except RuntimeError:
                 torch.cuda.synchronize()
-            self.settle(together)
+            if not self.rest_ms:
+                self.settle(together)
         return {
             "single_us": self.sample(singles, cold=True),
             "back_to_back_us": self.sample([together], cold=False) / len(calls),

@@ -178,7 +178,8 @@ def run_ours(arguments, folder, *options):
     json_path = folder / "ours.json"
     json_path.unlink(missing_ok=True)
     command = [arguments.tileops, "bench", "--rows", folder / "rows.json", "--device", arguments.device, "--json",
-               json_path, "--metadata", folder, "--seconds", str(arguments.seconds), *options]
+               json_path, "--metadata", folder, "--seconds", str(arguments.seconds), "--rest", str(arguments.rest),
+               *options]
     command += ["--tune"] if arguments.tune else []
     done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=False)
     if not json_path.exists():
@@ -210,6 +211,8 @@ def parse():
     parser.add_argument("--tileops", default=BENCH.parent / "build/release/bin/tileops")
     parser.add_argument("--tune", action="store_true", help="tune ours first")
     parser.add_argument("--seconds", type=float, default=0.2, help="of timed calls a row and peer, about")
+    parser.add_argument("--rest", type=float, default=0, metavar="MS",
+                        help="time bursts: a rest before each sample (default: the GPU's clock settles first)")
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--html", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -225,7 +228,7 @@ def main():
     wanted = [text for text in arguments.only.split(",") if text]
     rows = [row for row in json.loads(arguments.rows.read_text())["rows"]
             if not wanted or any(text in row["name"] for text in wanted)]
-    timer, weights_of, benchmark = Timer(arguments.device, arguments.seconds), Weights(arguments.device), None
+    timer, weights_of, benchmark = Timer(arguments.device, arguments.seconds, arguments.rest), Weights(arguments.device), None
     with torch.inference_mode():
         for row in rows:
             ours = measure_row(row, arguments, timer, weights_of)

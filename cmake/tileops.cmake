@@ -33,7 +33,7 @@ endif()
 # What every source of ours is compiled with.
 add_library(tileops_flags INTERFACE)
 target_compile_features(tileops_flags INTERFACE cxx_std_20)
-target_compile_options(tileops_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+target_compile_options(tileops_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-semantic-interposition)
 if(TILEOPS_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # no garbage collection below 1 GB
   target_compile_options(tileops_flags INTERFACE --param=ggc-min-heapsize=1048576)
 endif()

@@ -31,6 +31,7 @@ struct BenchCommand {
   bool tune = false;
   bool pack = false;
   double seconds = 0.2;
+  double rest_ms = 0;
 };
 
 struct NamedJob {
@@ -114,6 +115,7 @@ int bench(const BenchCommand& command) {
                        .tunes = command.tune,
                        .packs = command.pack,
                        .seconds = command.seconds,
+                       .rest_ms = command.rest_ms,
                        .metadata_folder = command.metadata};
   const std::vector<NamedJob> jobs = jobs_of(command);
   progress("measuring the device's rates, once");
@@ -123,6 +125,7 @@ int bench(const BenchCommand& command) {
   Json benchmark{{"version", TILEOPS_VERSION},
                  {"device", device == kCpuDevice ? perf::cpu_name() : facts.name},
                  {"profile", Json::parse(perf::to_json(*options.profile))},
+                 {"rest_ms", command.rest_ms},
                  {"rows", Json::array()}};
   for (const auto& [name, job] : jobs) benchmark["rows"].push_back(bench_row(name, job, options));
   if (!command.html.empty()) write_text(command.html, bench_html(Json::array({benchmark})));
@@ -191,6 +194,11 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   command.add_flag("--tune", options->tune, "Tune each op first");
   command.add_option("--seconds", options->seconds, "Of timed calls a row, about")
       ->check(CLI::Range(0.001, 3600.0));
+  command
+      .add_option("--rest", options->rest_ms,
+                  "Time bursts: the device rests so long before each sample (0: the clock settles)")
+      ->type_name("MS")
+      ->check(CLI::Range(0.0, 1000.0));
 }
 
 void add_report(CLI::App& app, Chosen& chosen) {

@@ -110,9 +110,10 @@ class Bench(Measuring):
             self.assertEqual(row["packed_bytes"] > 0, packs)
 
     def test_json_alone_goes_to_standard_output(self):
-        out = self.succeed("bench", GEMM, "--workload", SMALL, "--seconds", "0.01", "--profile", self.profile,
-                           "--json", **self.cache)
+        out = self.succeed("bench", GEMM, "--workload", SMALL, "--seconds", "0.01", "--rest", "1", "--profile",
+                           self.profile, "--json", **self.cache)
         self.assertEqual(len(json.loads(out)["rows"]), 1)
+        self.assertEqual(json.loads(out)["rest_ms"], 1)
 
     def test_faults_are_one_line(self):
         self.refuse("bench", GEMM, "--workload", "none", says="there is no workload none")

@@ -272,7 +272,8 @@ void measure(const JobOptions& what, const BenchOptions& options, Json& row) {
   for (const std::vector<Tensor>& inputs : sets) {
     calls.emplace_back([&op, &inputs] { op->call({inputs, {}}); });
   }
-  const perf::CallTimes times = perf::time_calls(options.device, calls, options.seconds * 1e6);
+  const perf::CallTimes times =
+      perf::time_calls(options.device, calls, options.seconds * 1e6, options.rest_ms * 1e3);
   row["single_us"] = times.single;
   row["single_spread_us"] = times.single_spread;
   row["back_to_back_us"] = times.back_to_back;

@@ -21,6 +21,7 @@ struct BenchOptions {
   bool tunes = false;           // request_tune() before the first call
   bool packs = false;           // on the CPU: experts\' weights are packed ahead
   double seconds = 0.2;         // of timed calls, about
+  double rest_ms = 0;           // before each sample
   std::string metadata_folder;  // where each row\'s metadata inputs go, for peers; "": nowhere
 };
 

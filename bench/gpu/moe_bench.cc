@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tileops/core/error.h"
+#include "tileops/cuda/launch_batch.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
 #include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_op.h"
 #include "tileops/perf/random_tensor.h"
@@ -176,23 +177,39 @@ void print_layer(const Model& m, const Weights& w, int64_t tokens) {
   print_times(label("layer", m, tokens).c_str(), calls);
 }
 
-void print_host_cost(const std::string& what, const std::function<void()>& call) {
-  std::printf("host cost, %-33s %9.2f us a call\n", what.c_str(), perf::host_us(kCuda0, {call}));
+/// `calls`: of several layers of a model.
+void print_host_cost(const std::string& what, const perf::Calls& calls) {
+  for (int i = 0; i < 3; ++i) {
+    for (const auto& call : calls) call();
+  }
+  const double together = perf::host_us(kCuda0, calls);
+  cuda::set_batched_launches(false);
+  const double apart = perf::host_us(kCuda0, calls);
+  cuda::set_batched_launches(true);
+  std::printf("host cost, %-33s %9.2f us a call, %9.2f launch by launch\n", what.c_str(), together,
+              apart);
 }
 
 void print_host_costs(const Model& m, int64_t tokens) {
   const FusedMoEFwdOp layer({.top_k = m.top_k, .renormalize = true});
   const FusedMoEExpertsFwdOp experts;
   const FusedTopKFwdOp router({.top_k = m.top_k});
-  const Weights w(m);
-  const Tensor hidden = random_on_gpu({tokens, m.hidden}, DType::kBF16, 1, 1),
-               gating = random_on_gpu({tokens, m.experts}, DType::kF32, 2, 1);
-  const auto routed = router(gating);
-  print_host_cost(label("router", m, tokens), [&] { router(gating); });
-  print_host_cost(label("experts", m, tokens), [&] {
-    experts(hidden, routed.topk_weights, routed.topk_ids, w.gate_up, w.down);
-  });
-  print_host_cost(label("layer", m, tokens), [&] { layer(hidden, gating, w.gate_up, w.down); });
+  perf::Calls router_calls, experts_calls, layer_calls;
+  for (uint64_t i = 0; i < 4; ++i) {
+    const Weights w(m);
+    const Tensor hidden = random_on_gpu({tokens, m.hidden}, DType::kBF16, i, 1),
+                 gating = random_on_gpu({tokens, m.experts}, DType::kF32, 8 + i, 1);
+    const auto routed = router(gating);
+    router_calls.emplace_back([&router, gating] { router(gating); });
+    experts_calls.emplace_back([&experts, hidden, routed, w] {
+      experts(hidden, routed.topk_weights, routed.topk_ids, w.gate_up, w.down);
+    });
+    layer_calls.emplace_back(
+        [&layer, hidden, gating, w] { layer(hidden, gating, w.gate_up, w.down); });
+  }
+  print_host_cost(label("router", m, tokens), router_calls);
+  print_host_cost(label("experts", m, tokens), experts_calls);
+  print_host_cost(label("layer", m, tokens), layer_calls);
 }
 
 void print_routers() {

@@ -6,6 +6,7 @@
 
 #include "tileops/core/allocator.h"
 #include "tileops/core/check.h"
+#include "tileops/core/launch_batch.h"
 
 namespace tileops {
 namespace {
@@ -25,7 +26,15 @@ struct AllocatedStorage : Storage {
         allocator(from),
         stream(on),
         guarded(std::move(held)) {}
-  ~AllocatedStorage() { allocator.deallocate(data(), static_cast<size_t>(bytes()), stream); }
+  ~AllocatedStorage() {
+    const auto size = static_cast<size_t>(bytes());
+    LaunchBatch* batch = LaunchBatch::current();
+    if (batch != nullptr && device().type != DeviceType::kCPU) {
+      batch->give_back_later({&allocator, std::move(guarded), data(), size, stream});
+    } else {
+      allocator.deallocate(data(), size, stream);
+    }
+  }
   Allocator& allocator;
   Stream stream;
   std::shared_ptr<Allocator> guarded;
@@ -174,8 +183,8 @@ bool Tensor::overlaps(const Tensor& other) const {
   const auto extent_bytes = [](const Tensor& t) {
     return static_cast<uintptr_t>(extent_elements(t.shape_, t.strides_) * dtype_bytes(t.dtype_));
   };
-  return first_byte(*this) < first_byte(other) + extent_bytes(other) &&
-         first_byte(other) < first_byte(*this) + extent_bytes(*this);
+  const uintptr_t mine = first_byte(*this), others = first_byte(other);
+  return mine <= others ? others - mine < extent_bytes(*this) : mine - others < extent_bytes(other);
 }
 
 bool Tensor::is_same_view(const Tensor& other) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/cuda/copy.h"
 
+#include "tileops/core/launch_batch.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
 #include "tileops/cuda/launch.h"
@@ -10,6 +11,7 @@ namespace {
 
 /// The device's current stream, which copies that wait may use.
 Stream waiting_stream(Device device) {
+  submit_launches();
   const Stream stream = current_stream(device);
   TILEOPS_CHECK(ErrorKind::kState, !is_capturing(stream),
                 "copying between host and {} waits, which a stream capture does not allow",
@@ -76,6 +78,7 @@ Tensor to_host(const Tensor& tensor) {
 }
 
 void fill_bytes(void* destination, unsigned char value, size_t bytes, Stream stream) {
+  submit_launches();
   const ContextGuard context(stream.device);
   TILEOPS_DRIVER_CHECK(
       driver().memset_d8_async(reinterpret_cast<abi::DevicePtr>(destination), value, bytes,

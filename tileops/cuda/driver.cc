@@ -83,6 +83,7 @@ void load_memory_and_streams(Loader& loader, DriverTable& t) {
   loader.load(t.stream_wait_event, "cuStreamWaitEvent", 3020);
   loader.load(t.thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010);
   loader.load(t.graph_instantiate_with_flags, "cuGraphInstantiateWithFlags", 11040);
+  loader.load(t.graph_exec_kernel_node_set_params, "cuGraphExecKernelNodeSetParams", 12000);
   loader.load(t.graph_launch, "cuGraphLaunch", 10000);
   loader.load(t.graph_exec_destroy, "cuGraphExecDestroy", 10000);
   loader.load(t.graph_destroy, "cuGraphDestroy", 10000);

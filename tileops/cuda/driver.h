@@ -71,6 +71,8 @@ struct DriverTable {
   abi::Result (*thread_exchange_stream_capture_mode)(abi::CaptureMode* mode);
   abi::Result (*graph_instantiate_with_flags)(abi::GraphExec* exec, abi::Graph graph,
                                               unsigned long long flags);
+  abi::Result (*graph_exec_kernel_node_set_params)(abi::GraphExec exec, abi::GraphNode node,
+                                                   const abi::KernelNodeParams* params);
   abi::Result (*graph_launch)(abi::GraphExec exec, abi::Stream stream);
   abi::Result (*graph_exec_destroy)(abi::GraphExec exec);
   abi::Result (*graph_destroy)(abi::Graph graph);

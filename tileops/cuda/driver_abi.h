@@ -122,6 +122,18 @@ struct LaunchConfig {
   unsigned num_attributes;
 };
 
+/// Of a kernel in a graph; grid, CTA and shared memory as in LaunchConfig.
+struct KernelNodeParams {
+  Function function;
+  unsigned grid_x, grid_y, grid_z;
+  unsigned cta_x, cta_y, cta_z;
+  unsigned dynamic_smem_bytes;
+  void** arguments;
+  void** extra;
+  void* kernel;     // instead of `function`
+  Context context;  // null: the current one
+};
+
 struct MemPoolProps {
   int allocation_type = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED
   int handle_types = 0;

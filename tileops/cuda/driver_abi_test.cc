@@ -23,6 +23,12 @@ static_assert(offsetof(abi::LaunchConfig, attributes) == offsetof(CUlaunchConfig
 static_assert(offsetof(abi::LaunchConfig, num_attributes) == offsetof(CUlaunchConfig, numAttrs));
 static_assert(sizeof(abi::LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(abi::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(abi::KernelNodeParams) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+static_assert(offsetof(abi::KernelNodeParams, dynamic_smem_bytes) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes));
+static_assert(offsetof(abi::KernelNodeParams, arguments) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams));
+static_assert(offsetof(abi::KernelNodeParams, context) == offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
 static_assert(sizeof(abi::MemPoolProps) == sizeof(CUmemPoolProps));
 static_assert(offsetof(abi::MemPoolProps, location_id) ==
               offsetof(CUmemPoolProps, location) + offsetof(CUmemLocation, id));

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tileops/core/launch_batch.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/driver_check.h"
@@ -30,6 +31,7 @@ Event::~Event() {
 }
 
 void Event::record(Stream stream) {
+  submit_launches();
   const ContextGuard context(device_);
   TILEOPS_DRIVER_CHECK(driver().event_record(handle_, static_cast<abi::Stream>(stream.handle)),
                        "recording an event on {}", to_string(device_));
@@ -42,6 +44,7 @@ void Event::synchronize() const {
 }
 
 void Event::block(Stream stream) const {
+  submit_launches();
   const ContextGuard context(stream.device);
   TILEOPS_DRIVER_CHECK(
       driver().stream_wait_event(static_cast<abi::Stream>(stream.handle), handle_, 0),

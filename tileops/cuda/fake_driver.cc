@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/cuda/fake_driver.h"
 
+#include "tileops/cuda/launch_batch.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -18,6 +20,12 @@ thread_local abi::Context current = nullptr;
 template <class Handle>
 Handle handle(uintptr_t value) {
   return reinterpret_cast<Handle>(value);
+}
+
+template <class Handle>
+Handle new_handle() {
+  static uintptr_t last = 1000;
+  return handle<Handle>(++last);
 }
 
 const char* name_of(Result result) {
@@ -65,9 +73,42 @@ int attribute(abi::FunctionAttribute attribute) {
 Result record_launch(const abi::LaunchConfig* config, abi::Function, void** arguments, void**) {
   const Result result = fake->result_of("launch_kernel_ex");
   if (result != Result::kSuccess) return result;
-  fake->launches.push_back(
-      {*config, {config->attributes, config->attributes + config->num_attributes}});
+  const FakeLaunch launch = {*config,
+                             {config->attributes, config->attributes + config->num_attributes}};
+  if (fake->capturing) {
+    fake->captured.push_back({new_handle<abi::GraphNode>(), {launch, arguments}});
+    return result;
+  }
+  fake->launches.push_back(launch);
   if (fake->on_launch) fake->on_launch(arguments);
+  return result;
+}
+
+Result set_node_params(abi::GraphExec exec, abi::GraphNode node,
+                       const abi::KernelNodeParams* params) {
+  const Result result = fake->result_of("graph_exec_kernel_node_set_params");
+  ++fake->num_params_set;
+  for (auto& [handle, kernel] : fake->execs.at(exec)) {
+    if (handle != node) continue;
+    abi::LaunchConfig& config = kernel.launch.config;
+    config.grid_x = params->grid_x;
+    config.cta_x = params->cta_x;
+    config.dynamic_smem_bytes = params->dynamic_smem_bytes;
+    kernel.arguments = params->arguments;
+  }
+  return result;
+}
+
+Result launch_graph(abi::GraphExec exec, abi::Stream stream) {
+  const Result result = fake->result_of("graph_launch");
+  if (result != Result::kSuccess) return result;
+  ++fake->num_graph_launches;
+  for (const auto& [handle, kernel] : fake->execs.at(exec)) {
+    fake->launches.push_back(kernel.launch);
+    fake->launches.back().config.stream = stream;
+    fake->launches.back().in_graph = true;
+    if (fake->on_launch) fake->on_launch(kernel.arguments);
+  }
   return result;
 }
 
@@ -224,37 +265,46 @@ void fill_streams(DriverTable& t) {
     return fake->result_of("stream_is_capturing");
   };
   t.stream_get_capture_info = [](abi::Stream, abi::CaptureStatus* status, uint64_t* id,
-                                 abi::Graph* graph, const abi::GraphNode**, size_t*) {
+                                 abi::Graph* graph, const abi::GraphNode** nodes, size_t* count) {
     *status = fake->capturing ? abi::CaptureStatus::kActive : abi::CaptureStatus::kNone;
     *id = fake->num_captures;
     *graph = handle<abi::Graph>(5);
+    if (nodes != nullptr && !fake->captured.empty()) {
+      *nodes = &fake->captured.back().first;
+      *count = 1;
+    }
     return fake->result_of("stream_get_capture_info");
   };
   t.stream_begin_capture = [](abi::Stream, abi::CaptureMode) {
     fake->capturing = true;
+    fake->captured.clear();
     ++fake->num_captures;
     return Result::kSuccess;
   };
   t.stream_end_capture = [](abi::Stream, abi::Graph* graph) {
     fake->capturing = false;
-    *graph = handle<abi::Graph>(5);
+    *graph = new_handle<abi::Graph>();
+    fake->graphs[*graph] = std::exchange(fake->captured, {});
     return Result::kSuccess;
   };
   t.stream_wait_event = [](abi::Stream, abi::Event, unsigned) { return Result::kSuccess; };
   t.thread_exchange_stream_capture_mode = [](abi::CaptureMode*) { return Result::kSuccess; };
-  t.graph_instantiate_with_flags = [](abi::GraphExec* exec, abi::Graph, unsigned long long) {
-    *exec = handle<abi::GraphExec>(6);
-    return Result::kSuccess;
+  t.graph_instantiate_with_flags = [](abi::GraphExec* exec, abi::Graph graph, unsigned long long) {
+    *exec = new_handle<abi::GraphExec>();
+    fake->execs[*exec] = fake->graphs.at(graph);
+    return fake->result_of("graph_instantiate_with_flags");
   };
-  t.graph_launch = [](abi::GraphExec, abi::Stream) {
-    ++fake->num_graph_launches;
-    return Result::kSuccess;
-  };
-  t.graph_exec_destroy = [](abi::GraphExec) {
+  t.graph_exec_kernel_node_set_params = set_node_params;
+  t.graph_launch = launch_graph;
+  t.graph_exec_destroy = [](abi::GraphExec exec) {
+    fake->execs.erase(exec);
     for (const auto& destroy : std::exchange(fake->user_objects, {})) destroy();
     return Result::kSuccess;
   };
-  t.graph_destroy = [](abi::Graph) { return Result::kSuccess; };
+  t.graph_destroy = [](abi::Graph graph) {
+    fake->graphs.erase(graph);
+    return Result::kSuccess;
+  };
   t.user_object_create = [](abi::UserObject*, void* data, void (*destroy)(void*), unsigned,
                             unsigned) {
     fake->user_objects.push_back([data, destroy] { destroy(data); });
@@ -368,6 +418,7 @@ FakeDriver::FakeDriver() {
 }
 
 FakeDriver::~FakeDriver() {
+  release_launch_graphs();
   set_driver_for_testing(nullptr);
   fake = nullptr;
 }

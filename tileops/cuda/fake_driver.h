@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tileops/core/stream.h"
@@ -24,7 +25,16 @@ inline constexpr Stream kStream{kCuda0, nullptr};
 struct FakeLaunch {
   abi::LaunchConfig config{};
   std::vector<abi::LaunchAttribute> attributes;
+  bool in_graph = false;
 };
+
+/// A kernel of a captured graph, with the arguments that were set last.
+struct FakeNode {
+  FakeLaunch launch;
+  void** arguments = nullptr;
+};
+/// Nodes in launch order; a graph's and, copied, an instance's.
+using FakeNodes = std::vector<std::pair<abi::GraphNode, FakeNode>>;
 
 /// Two devices of capability 9.0 ("Fake H200"). Installed while it lives; one at a time.
 class FakeDriver {
@@ -45,6 +55,7 @@ class FakeDriver {
   int static_smem_bytes = 1024;
   int max_threads = 1024;
   bool capturing = false;
+  FakeNodes captured;  // since the capture began
   uint64_t num_captures = 0;
   std::vector<std::function<void()>> user_objects;  // destroyed with the next graph instance
   std::map<std::string, abi::Result> failures;
@@ -64,6 +75,9 @@ class FakeDriver {
   int64_t num_allocations = 0;              // calls of the driver
   int64_t num_frees = 0;
   int64_t num_graph_launches = 0;
+  int64_t num_params_set = 0;  // of kernels in graphs
+  std::map<abi::Graph, FakeNodes> graphs;
+  std::map<abi::GraphExec, FakeNodes> execs;
 };
 
 /// Machine code is "code of <name> for <arch>" here; a source with #error does not compile.

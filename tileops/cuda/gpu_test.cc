@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tileops/core/call_path.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/context.h"
@@ -20,7 +21,6 @@
 #include "tileops/cuda/launch.h"
 #include "tileops/cuda/nvrtc.h"
 #include "tileops/cuda/setup.h"
-#include "tileops/cuda/stage_range.h"
 #include "tileops/cuda/tensor_map.h"
 
 namespace tileops::cuda {
@@ -239,7 +239,7 @@ TEST_F(GpuDeathTest, SynchronousLaunchesNameTheFault) {
         set_synchronous_launches(true);
         KernelCache kernels = cache();
         const Stream stream = current_stream(kCuda0);
-        const StageRange stage("gate_up");
+        set_call_path_source([] { return std::string("gate_up"); });
         const std::string error = error_of([&] {
           launch(kernels.get(program(), stream).functions()[2], {.grid = {1}, .cta = {1}}, stream,
                  static_cast<float*>(nullptr));

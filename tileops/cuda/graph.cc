@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tileops/core/launch_batch.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
 #include "tileops/cuda/kept_blocks.h"
@@ -48,6 +49,7 @@ OwnedStream::~OwnedStream() {
 }
 
 Graph Graph::capture(Stream stream, const std::function<void()>& work) {
+  submit_launches();
   const ContextGuard context(stream.device);
   TILEOPS_DRIVER_CHECK(
       driver().stream_begin_capture(handle_of(stream), abi::CaptureMode::kThreadLocal),
@@ -84,6 +86,7 @@ Graph::~Graph() {
 }
 
 void Graph::replay(Stream stream) const {
+  submit_launches();
   const ContextGuard context(device_);
   TILEOPS_DRIVER_CHECK(driver().graph_launch(exec_, handle_of(stream)), "replaying a graph on {}",
                        to_string(device_));

@@ -7,9 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "tileops/core/call_path.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
-#include "tileops/cuda/stage_range.h"
+#include "tileops/cuda/launch_batch.h"
 
 namespace tileops::cuda {
 namespace {
@@ -47,15 +48,6 @@ struct DriverLaunch {
 };
 
 std::string to_string(const Dim3& dim) { return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z); }
-
-std::string describe(const Function& function, const LaunchShape& shape) {
-  const std::string stage = stage_path();
-  return fmt::format("{}{}{} on {} (grid {}, cluster {}, CTA {}, {} + {} bytes of shared memory)",
-                     function.name, stage.empty() ? "" : " in ", stage,
-                     tileops::to_string(function.device), to_string(shape.grid),
-                     to_string(shape.cluster), to_string(shape.cta), function.static_smem_bytes,
-                     shape.smem_bytes);
-}
 
 void check_shape(const Function& function, const LaunchShape& shape, Stream stream) {
   TILEOPS_CHECK(ErrorKind::kDevice, stream.device == function.device,
@@ -97,13 +89,31 @@ std::atomic<bool>& synchronous() {
 
 }  // namespace
 
+std::string describe(const Function& function, const LaunchShape& shape) {
+  const std::string path = call_path();
+  return fmt::format(
+      "{}{}{} on {} (grid {}, cluster {}, CTA {}, {} + {} bytes of shared memory)", function.name,
+      path.empty() ? "" : " in ", path, tileops::to_string(function.device), to_string(shape.grid),
+      to_string(shape.cluster), to_string(shape.cta), function.static_smem_bytes, shape.smem_bytes);
+}
+
 void launch(const Function& function, const LaunchShape& shape, Stream stream,
-            std::span<void*> arguments) {
+            std::span<const LaunchArgument> arguments) {
   check_shape(function, shape, stream);
+  if (put_off(function, shape, stream, arguments)) return;
+  std::array<void*, kMaxLaunchArguments> addresses{};
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    addresses[i] = const_cast<void*>(arguments[i].data);
+  }
+  launch_now(function, shape, stream, addresses.data());
+}
+
+void launch_now(const Function& function, const LaunchShape& shape, Stream stream,
+                void** arguments) {
   const ContextGuard context(stream.device);
   const DriverLaunch launch(shape, stream.handle);
   TILEOPS_DRIVER_CHECK(
-      driver().launch_kernel_ex(&launch.config, function.handle, arguments.data(), nullptr),
+      driver().launch_kernel_ex(&launch.config, function.handle, arguments, nullptr),
       "launching {}", describe(function, shape));
   if (synchronous_launches()) wait_and_name(function, shape, stream);
 }
@@ -134,6 +144,7 @@ bool is_capturing(Stream stream) {
 }
 
 void synchronize(Stream stream) {
+  submit_launches();
   const ContextGuard context(stream.device);
   TILEOPS_DRIVER_CHECK(driver().stream_synchronize(static_cast<abi::Stream>(stream.handle)),
                        "waiting for a stream of {}", tileops::to_string(stream.device));

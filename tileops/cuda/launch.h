@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "tileops/core/stream.h"
@@ -29,20 +30,35 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 };
 
-/// `arguments` are the addresses of the kernel's arguments.
-/// Errors: kDevice (stream and kernel on two devices), kInternal with the kernel, the innermost
-/// stage, the shape and the driver's error; with synchronous launches also a fault while it runs.
+/// A kernel's argument.
+struct LaunchArgument {
+  const void* data;
+  size_t bytes;
+};
+inline constexpr size_t kMaxLaunchArguments = 8;
+
+/// Launches at once, or with the others of this thread's LaunchScope.
+/// Errors: kDevice (stream and kernel on two devices), kInternal with the kernel, the path of calls,
+/// the shape and the driver's error; with synchronous launches also a fault while it runs.
 void launch(const Function& function, const LaunchShape& shape, Stream stream,
-            std::span<void*> arguments);
+            std::span<const LaunchArgument> arguments);
 
 /// Launches with arguments by value, whose types must be those of the kernel.
 template <class... Args>
 void launch(const Function& function, const LaunchShape& shape, Stream stream,
             const Args&... args) {
-  static_assert(sizeof...(Args) > 0 && (std::is_trivially_copyable_v<Args> && ...));
-  void* addresses[] = {const_cast<void*>(static_cast<const void*>(&args))...};
-  launch(function, shape, stream, std::span<void*>(addresses));
+  static_assert((std::is_trivially_copyable_v<Args> && ...));
+  static_assert(sizeof...(Args) > 0 && sizeof...(Args) <= kMaxLaunchArguments);
+  const LaunchArgument arguments[] = {{&args, sizeof(Args)}...};
+  launch(function, shape, stream, std::span<const LaunchArgument>(arguments));
 }
+
+/// Launches at once; `arguments` are the addresses of the kernel's. Errors: launch()'s.
+void launch_now(const Function& function, const LaunchShape& shape, Stream stream,
+                void** arguments);
+
+/// A launch for messages: the kernel, the path of calls, the device, the shape.
+std::string describe(const Function& function, const LaunchShape& shape);
 
 /// Clusters of this shape (CTAs, where it has none) that the device holds at once: the bound of a
 /// grid whose CTAs wait for each other. Errors: kInternal.

@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tileops/core/call_path.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/event.h"
 #include "tileops/cuda/fake_driver.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/setup.h"
-#include "tileops/cuda/stage_range.h"
 
 namespace tileops::cuda {
 namespace {
@@ -86,25 +86,26 @@ TEST_F(LaunchTest, ShapesThatCannotBeAreNamed) {
 
 TEST_F(LaunchTest, RefusalNamesKernelStageAndRemedy) {
   fake.fail("launch_kernel_ex", abi::Result::kIllegalAddress);
-  const StageRange op("fused_moe");
-  const StageRange stage("gate_up");
+  set_call_path_source([] { return std::string("fused_moe > gate_up"); });
   EXPECT_EQ(error_of([&] { launch(function, {.grid = {1}, .cta = {1}}, kStream, 1); }),
             "RuntimeError: launching gemm sm90_tma in fused_moe > gate_up on cuda:0 (grid 1x1x1, "
             "cluster 1x1x1, CTA 1x1x1, 1024 + 0 bytes of shared memory): "
             "CUDA_ERROR_ILLEGAL_ADDRESS (the driver's words); a kernel faulted, and the process "
             "can no longer use the device: run it again with TILEOPS_SYNC=1, which names the op "
             "and stage");
+  set_call_path_source(nullptr);
 }
 
 TEST_F(LaunchTest, SynchronousLaunchesNameTheFault) {
   set_synchronous_launches(true);
   fake.fail("stream_synchronize", abi::Result::kIllegalAddress);
-  const StageRange stage("down");
+  set_call_path_source([] { return std::string("down"); });
   EXPECT_THAT(error_of([&] { launch(function, {.grid = {1}, .cta = {1}}, kStream, 1); }),
               HasSubstr("RuntimeError: running gemm sm90_tma in down on cuda:0"));
   fake.capturing = true;  // nothing can be waited for
   EXPECT_EQ(error_of([&] { launch(function, {.grid = {1}, .cta = {1}}, kStream, 1); }), "no error");
   set_synchronous_launches(false);
+  set_call_path_source(nullptr);
 }
 
 TEST_F(LaunchTest, ModuleAllowsAllSharedMemoryAndUnloadsOnce) {
@@ -125,16 +126,6 @@ TEST_F(LaunchTest, CodeForAnotherDeviceIsABuildError) {
             "BuildError: gemm: loading 4 bytes of machine code on cuda:0: "
             "CUDA_ERROR_NO_BINARY_FOR_GPU (the driver's words); NVRTC may be newer than the "
             "driver: name another with TILEOPS_NVRTC");
-}
-
-TEST(StageRange, PathIsOfThisThread) {
-  EXPECT_EQ(stage_path(), "");
-  {
-    const StageRange outer("fused_moe");
-    const StageRange inner("experts");
-    EXPECT_EQ(stage_path(), "fused_moe > experts");
-  }
-  EXPECT_EQ(stage_path(), "");
 }
 
 TEST(Copy, KeepsStridesBothWays) {

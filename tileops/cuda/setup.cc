@@ -7,6 +7,7 @@
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/driver_check.h"
+#include "tileops/cuda/nvtx.h"
 
 namespace tileops::cuda {
 namespace {
@@ -39,6 +40,7 @@ void install() {
   set_device_facts_provider(DeviceType::kCUDA, facts_of);
   Allocator* former = set_allocator(DeviceType::kCUDA, &stream_ordered_allocator());
   if (former != nullptr) set_allocator(DeviceType::kCUDA, former);
+  if (const CallMarker* marker = nvtx_marker()) set_call_marker(marker);
 }
 
 }  // namespace tileops::cuda

@@ -65,6 +65,9 @@ struct ImplementationInfo {
   std::vector<std::string> archs = {};  // one of these is needed; empty: any of its device type
   bool general = false;                 // below every other; one a device type and interface
   std::vector<std::string> preferred_over = {};
+  /// It reaches the device through tileops::cuda::launch alone, so that a composite may put its
+  /// launches off (core/launch_batch.h); before a kernel of any other, what was put off is sent.
+  bool batches_launches = false;
 };
 
 template <KernelInterface I>

@@ -74,8 +74,10 @@ std::string KernelCacheBase::config_text(
   return fmt::format("{} ({})", to_string(used.values), config_origin_name(used.origin));
 }
 
-KernelCacheBase::EntryPtr KernelCacheBase::entry(const EntryKey& key, const Build& build,
+KernelCacheBase::EntryPtr KernelCacheBase::entry(const ImplementationInfo& implementation,
+                                                 const Value& identity, const Build& build,
                                                  const DeviceFacts& facts, bool& fresh) {
+  const EntryKey key{implementation.key, identity};
   const auto found = entries_.get_or_build(key, [&]() -> EntryPtr {
     std::shared_ptr<Kernel> kernel = build(build_options(facts));
     TILEOPS_CHECK(ErrorKind::kBackend, kernel != nullptr, "{}: {} built no kernel for identity {}",
@@ -84,7 +86,8 @@ KernelCacheBase::EntryPtr KernelCacheBase::entry(const EntryKey& key, const Buil
       log_line(Log::kBuild, fmt::format("op={} impl={} identity={}", table_->op, key.implementation,
                                         to_string(key.identity)));
     }
-    return std::make_shared<const BuiltEntry>(BuiltEntry{key.implementation, key.identity, kernel});
+    return std::make_shared<const BuiltEntry>(
+        BuiltEntry{key.implementation, key.identity, kernel, implementation.batches_launches});
   });
   fresh = found.fresh;
   return found.value;

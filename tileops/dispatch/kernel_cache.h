@@ -22,6 +22,7 @@ struct BuiltEntry {
   std::string implementation;
   Value identity;
   std::shared_ptr<Kernel> kernel;
+  bool batches_launches = false;  // as its implementation's facts say
 };
 
 /// The choice for a call, without a kernel.
@@ -49,7 +50,8 @@ class KernelCacheBase {
   using Build = std::function<std::shared_ptr<Kernel>(const BuildOptions&)>;
 
   /// The entry of (implementation, identity), built once. `fresh` tells whether this call built it.
-  EntryPtr entry(const EntryKey& key, const Build& build, const DeviceFacts& facts, bool& fresh);
+  EntryPtr entry(const ImplementationInfo& implementation, const Value& identity,
+                 const Build& build, const DeviceFacts& facts, bool& fresh);
   BuildOptions build_options(const DeviceFacts& facts) const;
   /// The chosen candidate's configuration: the built kernel's, else what `config` says.
   std::string config_text(const EntryKey& key,
@@ -103,7 +105,7 @@ class KernelCache : public KernelCacheBase {
     const Implementation<I>& winner = typed(select_implementation(query(call), facts));
     EntryFor<I> wanted = winner.entry_for(call);
     EntryPtr built = entry(
-        {winner.info.key, wanted.identity},
+        winner.info, wanted.identity,
         [&](const BuildOptions& options) { return wanted.build(options); }, facts, fresh);
     std::unique_lock lock(mutex_);
     if (generation == generation_) calls_.insert_or_assign(call, built);

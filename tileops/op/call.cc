@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/op/call.h"
 
+#include "tileops/core/call_path.h"
 #include "tileops/core/check.h"
+#include "tileops/core/launch_batch.h"
 #include "tileops/op/op.h"
 
 namespace tileops {
@@ -15,6 +17,11 @@ double microseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
       .count();
 }
+
+[[maybe_unused]] const bool kAnswersForPaths = [] {
+  set_call_path_source(Call::open_path);
+  return true;
+}();
 
 }  // namespace
 
@@ -38,15 +45,32 @@ Call::Call(const Op& op, const spec::CallTensors& tensors)
     ++slot;
   }
   if (timing_on.load(std::memory_order_relaxed)) start_ = std::chrono::steady_clock::now();
+  marker_ = call_marker();
+  if (marker_ != nullptr) marker_->begin(role().c_str());
   innermost_call = this;
 }
 
 Call::~Call() {
   innermost_call = parent_;
+  if (marker_ != nullptr) marker_->end();
   if (join_point_ == nullptr) return;
   std::unique_lock lock(join_point_->mutex);
   join_point_->call = nullptr;
   join_point_->left.wait(lock, [&] { return join_point_->num_joined == 0; });
+}
+
+const std::string& Call::role() const {
+  std::optional<size_t> stage;
+  if (parent_ != nullptr) stage = parent_->op_.stage_of(op_);
+  return stage.has_value() ? parent_->op_.op_class().delegate_types()[*stage].stage : op_.name();
+}
+
+std::string Call::open_path() {
+  std::string path;
+  for (const Call* call = innermost_call; call != nullptr; call = call->parent_) {
+    path = path.empty() ? call->role() : call->role() + " > " + path;
+  }
+  return path;
 }
 
 Tensor Call::out(int output) const {
@@ -65,6 +89,7 @@ int64_t Call::depends_on(const spec::CallExpr& expr) {
 }
 
 CallToken Call::token() {
+  submit_launches();
   std::lock_guard lock(filing_);
   if (join_point_ == nullptr) {
     join_point_ = std::make_shared<JoinPoint>();

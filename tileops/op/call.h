@@ -21,6 +21,7 @@
 namespace tileops {
 
 class CallMode;
+struct CallMarker;
 class CallToken;
 class Op;
 
@@ -48,6 +49,8 @@ class Call {
   int64_t index(std::string_view name) const { return record_->index(name); }
   Device device() const { return device_; }
   const spec::CallFacts& facts() const { return record_->facts(); }
+  /// The calls that are open on this thread, as call_path() has them.
+  static std::string open_path();
   /// What another thread needs to make its sub-op calls part of this one (D7).
   CallToken token();
 
@@ -59,6 +62,8 @@ class Call {
 
   Call(const Op& op, const spec::CallTensors& tensors);
 
+  /// What the call is to the one around it: its stage; by itself, its op.
+  const std::string& role() const;
   /// Files a completed sub-op call under its stage; an op that is not held becomes the call's
   /// fault.
   void file(const Op& sub_op, RecordPtr record);
@@ -84,6 +89,7 @@ class Call {
   std::mutex filing_;  // guards the record's filed_ and unheld_
   std::string unheld_;
   std::shared_ptr<JoinPoint> join_point_;
+  const CallMarker* marker_;
   bool selected_here_ = false;
   bool keeps_record_ = true;
   std::chrono::steady_clock::time_point start_;

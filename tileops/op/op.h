@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tileops/core/launch_batch.h"
 #include "tileops/core/once_map.h"
 #include "tileops/core/tensor.h"
 #include "tileops/core/value.h"
@@ -169,6 +170,7 @@ class Op {
   // The seven steps (op_call.cc).
   Results run_call(const spec::CallTensors& tensors, bool keeps_record) const;
   Results run_steps(Call& call) const;
+  RecordPtr last_record() const;  // null before any call
   Results run_selected(Call& call) const;
   Results run_target(Call& call, const ServingTarget& serving) const;
   std::shared_ptr<TargetKernel> build_target_kernel(const TargetKernelKey& key, const Call& call,
@@ -244,6 +246,7 @@ KernelRef<I> Op::kernel_for(Call& call, const typename I::Call& spec) const {
     if (fresh) kernel_built(*entry);
   }
   if (tuning_failed_.load(std::memory_order_acquire)) tune_own_kernels();
+  if (!entry->batches_launches) submit_launches();
   call.note_kernel(I::kName, entry);
   return KernelRef<I>(std::move(entry));
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tileops/core/check.h"
+#include "tileops/core/launch_batch.h"
 #include "tileops/core/log.h"
 #include "tileops/dispatch/backend.h"
 #include "tileops/op/op.h"
@@ -42,7 +43,9 @@ Results Op::run_call(const spec::CallTensors& tensors, bool keeps_record) const 
 Results Op::run_steps(Call& call) const {
   const spec::CallFacts& facts = call.facts();
   call.record_->facts_.device = default_device_;
-  signature_->check(call.tensors_, call.record_->facts_);
+  const RecordPtr former = last_record();
+  signature_->check(call.tensors_, call.record_->facts_,
+                    former == nullptr ? nullptr : &former->facts());
   const bool has_contents = facts.device.type != DeviceType::kMeta;
   if (has_contents && (options_.validate_inputs || check_values_everywhere())) {
     signature_->check_contents(call.tensors_, facts);
@@ -64,6 +67,11 @@ Results Op::run_steps(Call& call) const {
   if (call.parent_ != nullptr) call.parent_->file(*this, call.record_);
   if (call.keeps_record_) complete(call.record_);
   return results;
+}
+
+RecordPtr Op::last_record() const {
+  std::lock_guard lock(mutex_);
+  return last_call_;
 }
 
 Results Op::run_selected(Call& call) const {
@@ -122,6 +130,7 @@ Results Op::run_target(Call& call, const ServingTarget& serving) const {
   std::shared_ptr<TargetKernel> kernel = target_kernels_.find(key);
   if (kernel == nullptr) kernel = build_target_kernel(key, call, serving);
   if (tuning_failed_.load(std::memory_order_acquire)) tune_own_kernels();
+  submit_launches();
   call.record_->served_by_ = serving.name;
   return kernel->run(call.tensors_);
 }

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/op/record.h"
 
-#include <type_traits>
-
 #include "tileops/core/check.h"
 #include "tileops/op/op_class.h"
 
 namespace tileops {
-namespace {
-
-/// Copied as bytes, which is quicker than thousands of initial values one by one.
-constexpr spec::CallFacts kNoFacts;
-static_assert(std::is_trivially_copyable_v<spec::CallFacts>);
-
-}  // namespace
-
 CallRecord::CallRecord(const OpClass& op_class, std::shared_ptr<const spec::Signature> signature)
-    : op_class_(&op_class), signature_(std::move(signature)), facts_(kNoFacts) {}
+    : op_class_(&op_class), signature_(std::move(signature)) {}
 
 const std::string& CallRecord::op() const { return op_class_->name(); }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tileops/core/check.h"
 #include "tileops/cpu/parallel.h"
@@ -86,9 +87,13 @@ namespace {
 
 constexpr size_t kMinSamples = 3, kMaxSamples = 60;
 
+void rest(double us) {
+  if (us > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(us));
+}
+
 /// `single[i]` is one call; `all` is all of them.
 CallTimes sample(CallTimer& timer, const Calls& single, const std::function<void()>& all,
-                 double budget_us) {
+                 double budget_us, double rest_us) {
   const auto count_for = [&](double once_us, double share) {
     const auto fitting = static_cast<size_t>(share * budget_us / std::max(once_us, 1.0));
     return std::clamp(fitting, kMinSamples, kMaxSamples);
@@ -96,10 +101,12 @@ CallTimes sample(CallTimer& timer, const Calls& single, const std::function<void
   std::vector<double> singles, rounds;
   const size_t num_singles = count_for(timer.cold_us(single[0]), 0.5);
   for (size_t i = 0; i < num_singles; ++i) {
+    rest(rest_us);
     singles.push_back(timer.cold_us(single[i % single.size()]));
   }
   const size_t num_rounds = count_for(timer.warm_us(all), 0.5);
   for (size_t i = 0; i < num_rounds; ++i) {
+    rest(rest_us);
     rounds.push_back(timer.warm_us(all) / static_cast<double>(single.size()));
   }
   return {.single = median(singles),
@@ -115,7 +122,7 @@ void settle_clock(CallTimer& timer, const std::function<void()>& all) {
   for (double spent = 0; spent < kSettleUs;) spent += timer.warm_us(all);
 }
 
-CallTimes time_on_gpu(Device device, const Calls& calls, double budget_us) {
+CallTimes time_on_gpu(Device device, const Calls& calls, double budget_us, double rest_us) {
   cuda::synchronize(current_stream(device));
   const cuda::OwnedStream stream(device);
   const StreamGuard guard(stream);
@@ -133,22 +140,22 @@ CallTimes time_on_gpu(Device device, const Calls& calls, double budget_us) {
   for (const auto& replay : replays) replay();
   const auto replay_all = [&] { all.replay(stream); };
   CallTimer timer(device);
-  settle_clock(timer, replay_all);
-  CallTimes times = sample(timer, replays, replay_all, budget_us);
+  if (rest_us == 0) settle_clock(timer, replay_all);
+  CallTimes times = sample(timer, replays, replay_all, budget_us, rest_us);
   times.host = host;
   return times;
 }
 
 }  // namespace
 
-CallTimes time_calls(Device device, const Calls& calls, double budget_us) {
-  if (device.type == DeviceType::kCUDA) return time_on_gpu(device, calls, budget_us);
+CallTimes time_calls(Device device, const Calls& calls, double budget_us, double rest_us) {
+  if (device.type == DeviceType::kCUDA) return time_on_gpu(device, calls, budget_us, rest_us);
   for (const auto& call : calls) call();
   CallTimer timer(device);
   const auto all = [&] {
     for (const auto& call : calls) call();
   };
-  return sample(timer, calls, all, budget_us);
+  return sample(timer, calls, all, budget_us, rest_us);
 }
 
 double host_us(Device device, const Calls& calls) {

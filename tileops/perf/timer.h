@@ -44,9 +44,10 @@ struct CallTimes {
 };
 /// Calls each once, then times them for about `budget_us`. On a GPU, on a stream of their own and
 /// replayed from CUDA graphs, so that the host's time is not in it, and after they have run long
-/// enough for the clock to settle. Errors: kDevice; what a call
+/// enough for the clock to settle; with `rest_us` above 0, each sample begins after so long a rest
+/// instead, as in a burst after idling, when a GPU's clock is higher. Errors: kDevice; what a call
 /// throws.
-CallTimes time_calls(Device device, const Calls& calls, double budget_us = 2e5);
+CallTimes time_calls(Device device, const Calls& calls, double budget_us = 2e5, double rest_us = 0);
 
 /// The host's part of an eager call, on the device's current stream: the median over batches that fit
 /// in a launch queue. Errors: what a call throws.

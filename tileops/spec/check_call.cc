@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signature::check: a call against the compiled plan.
+#include <algorithm>
+
 #include "tileops/core/check.h"
 #include "tileops/spec/signature_plan.h"
 
@@ -34,16 +36,43 @@ class CallCheck {
     env_.indices = facts.indices.data();
   }
 
-  void run() {
+  void run(const CallFacts* former) {
     counts();
+    facts_.inputs.reset(entry_.inputs.size());
     inputs();
+    if (former != nullptr && is_like(*former)) {
+      adopt(*former);
+    } else {
+      infer();
+    }
+    effects();
+  }
+
+ private:
+  /// Whether a check sees the same: all but effects() depends on nothing else.
+  bool is_like(const CallFacts& former) const {
+    return former.has_device == facts_.has_device && former.device == facts_.device &&
+           std::ranges::equal(former.inputs, facts_.inputs);
+  }
+
+  void adopt(const CallFacts& former) {
+    facts_.indices = former.indices;
+    facts_.outputs = former.outputs;
+    facts_.writes = facts_.writes_elements = false;
+    for (TensorFacts& facts : facts_.outputs) {
+      if (!facts.present) continue;
+      facts.strides = contiguous_strides(facts.shape);
+      facts_.writes = true;
+      facts_.writes_elements = facts_.writes_elements || num_elements(facts.shape) > 0;
+    }
+  }
+
+  void infer() {
     groups();
+    facts_.indices.reset(entry_.indices.size());
+    facts_.outputs.reset(entry_.outputs.size());
     for (size_t i = 0; i < entry_.indices.size(); ++i) {
-      if (mine_.base[i].kind == IndexValue::Kind::kUnknown) {
-        facts_.indices[i].kind = IndexValue::Kind::kUnknown;
-      } else {
-        facts_.indices[i] = mine_.base[i];
-      }
+      if (mine_.base[i].kind != IndexValue::Kind::kUnknown) facts_.indices[i] = mine_.base[i];
     }
     const SpecialPlan& special = mine_.case_of(facts_);
     const Plan& plan = *special.plan;
@@ -54,10 +83,8 @@ class CallCheck {
     combos();
     runner.rules(plan.rules, special.rules.data());
     outputs(special);
-    effects();
   }
 
- private:
   void counts() const {
     TILEOPS_CHECK(ErrorKind::kType, call_.inputs.size() == entry_.inputs.size(),
                   "{}: takes {} input tensors, got {}", entry_.name, entry_.inputs.size(),
@@ -309,8 +336,8 @@ class CallCheck {
 
 }  // namespace
 
-void Signature::check(const CallTensors& call, CallFacts& facts) const {
-  CallCheck(entry_->impl(), *plan_, call, facts).run();
+void Signature::check(const CallTensors& call, CallFacts& facts, const CallFacts* former) const {
+  CallCheck(entry_->impl(), *plan_, call, facts).run(former);
 }
 
 }  // namespace tileops::spec

@@ -35,10 +35,11 @@ class Signature {
   /// Checks a call and fills `facts`: solves the indices, evaluates `let`, checks refinements,
   /// dtypes, devices (all on one, those that the spec puts on the CPU aside), strides, presence,
   /// effects (an `out` that overlaps an input), and infers every output. Evaluates a compiled plan:
-  /// parses nothing, allocates nothing unless it fails.
+  /// parses nothing, allocates nothing unless it fails. What a `former` call of this signature
+  /// passed with is taken from there where the facts of the inputs are the same.
   /// Errors: kShape, kDType, kDevice, kType, kValue; one line, as "What a failed check says" has
   /// it.
-  void check(const CallTensors& call, CallFacts& facts) const;
+  void check(const CallTensors& call, CallFacts& facts, const CallFacts* former = nullptr) const;
 
   /// Checks what a call returned against `facts.outputs`: count, absent outputs, shape, dtype,
   /// device, strides, identity of a given `out` and of aliases; a fresh output shares no storage

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tileops/spec/allocation_count_testing.h"
 #include "tileops/spec/registry.h"
 #include "tileops/spec/signature_testing.h"
@@ -42,6 +44,76 @@ class GroupedGemm : public ::testing::Test {
     return facts_.indices[static_cast<size_t>(entry_->index_slot(name))].dim;
   }
 };
+
+/// After a former call everything must come out as without one.
+TEST_F(GroupedGemm, AFormerCallChangesNothing) {
+  const Signature signature(entry_, {{"layout", tight()}});
+  check(signature);
+  const CallFacts former = facts_;
+  const auto expect_as_alone = [&](const char* what) {
+    const std::vector<Tensor> inputs = {a_, b_, metadata_, bias_};
+    CallFacts alone, after;
+    std::string error_alone, error_after;
+    const auto run = [&](CallFacts& facts, const CallFacts* with, std::string& error) {
+      try {
+        signature.check({inputs, outs_}, facts, with);
+      } catch (const Error& e) {
+        error = e.what();
+      }
+    };
+    run(alone, nullptr, error_alone);
+    run(after, &former, error_after);
+    EXPECT_EQ(error_after, error_alone) << what;
+    if (!error_alone.empty()) return;
+    EXPECT_TRUE(std::ranges::equal(after.inputs, alone.inputs)) << what;
+    EXPECT_TRUE(std::ranges::equal(after.outputs, alone.outputs)) << what;
+    ASSERT_EQ(after.indices.size(), alone.indices.size()) << what;
+    for (size_t i = 0; i < after.indices.size(); ++i) {
+      EXPECT_EQ(after.indices[i].dim, alone.indices[i].dim) << what << i;
+      EXPECT_EQ(after.indices[i].kind, alone.indices[i].kind) << what << i;
+    }
+    EXPECT_EQ(after.device, alone.device) << what;
+    EXPECT_EQ(after.effect_branch, alone.effect_branch) << what;
+    EXPECT_EQ(after.writes, alone.writes) << what;
+    EXPECT_EQ(after.writes_elements, alone.writes_elements) << what;
+  };
+  expect_as_alone("the same");
+  outs_ = {tensor({10, 4096})};
+  expect_as_alone("a buffer");
+  outs_ = {tensor({4096, 10}).transpose(0, 1)};
+  expect_as_alone("a buffer of other strides");
+  outs_ = {tensor({10, 4095})};
+  expect_as_alone("a wrong buffer");
+  outs_ = {a_};
+  expect_as_alone("an input as the buffer");
+  outs_ = {};
+  a_ = tensor({11, 2048});
+  expect_as_alone("more rows");
+  a_ = tensor({0, 2048});
+  expect_as_alone("no rows");
+  a_ = tensor({10, 2047});
+  expect_as_alone("another K");
+  a_ = tensor({2048, 10}).transpose(0, 1);
+  expect_as_alone("other strides");
+  a_ = tensor({10, 2048}, DType::kF16);
+  expect_as_alone("another dtype");
+  a_ = tensor({10, 2048});
+  bias_ = tensor({8, 4096});
+  expect_as_alone("a bias");
+  bias_ = tensor({8, 4095});
+  expect_as_alone("a wrong bias");
+  bias_ = Tensor();
+  metadata_ = tensor({9}, DType::kI32);
+  expect_as_alone("wrong metadata");
+  metadata_ = Tensor();
+  expect_as_alone("no metadata");
+  metadata_ = tensor({8}, DType::kI32);
+  a_ = Tensor::empty({10, 2048}, DType::kBF16, kMetaDevice);
+  b_ = Tensor::empty({8, 4096, 2048}, DType::kBF16, kMetaDevice);
+  expect_as_alone("two devices");
+  metadata_ = Tensor::empty({8}, DType::kI32, kMetaDevice);
+  expect_as_alone("another device");
+}
 
 TEST_F(GroupedGemm, SolvesIndicesAndInfersTheOutput) {
   check(Signature(entry_, {{"layout", tight()}}));

@@ -5,6 +5,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
+#include "tileops/ops/moe/launch_together.h"
 #include "tileops/ops/moe/op_params.h"
 #include "tileops/ops/moe/workspace.h"
 
@@ -144,11 +145,13 @@ Results FusedMoEExpertsFwdOp::forward(Call& call) const {
   }
   const int64_t num_experts = call.depends_on(num_experts_);
   const auto pre_permute = delegate_for<"pre_permute">(num_experts, nullptr, kLayout, num_experts);
-  const MoEPrePermuteFwdOp::Output permuted = pre_permute(hidden_states, topk_ids);
-  const Tensor expert_output =
-      expert_mlp_(permuted.expert_input, w_gate_up, w_down, permuted.layout_metadata,
-                  MoEExpertMLPFwdOp::Optional{.b_gate_up = call.input(5), .b_down = call.input(6)});
-  return {post_permute_(expert_output, topk_weights, permuted.inverse_indices, output)};
+  return launch_together(call, [&]() -> Results {
+    const MoEPrePermuteFwdOp::Output permuted = pre_permute(hidden_states, topk_ids);
+    const Tensor expert_output = expert_mlp_(
+        permuted.expert_input, w_gate_up, w_down, permuted.layout_metadata,
+        MoEExpertMLPFwdOp::Optional{.b_gate_up = call.input(5), .b_down = call.input(6)});
+    return {post_permute_(expert_output, topk_weights, permuted.inverse_indices, output)};
+  });
 }
 
 }  // namespace tileops

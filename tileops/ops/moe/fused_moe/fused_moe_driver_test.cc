@@ -3,20 +3,33 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/support/cache_folder.h"
+#include "tileops/core/call_path.h"
+#include "tileops/core/error_testing.h"
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/fake_driver.h"
+#include "tileops/cuda/launch.h"
+#include "tileops/dispatch/kernel_registry.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
+#include "tileops/ops/moe/post_permute/post_permute_kernel.h"
+#include "tileops/ops/moe/prepare_finalize.h"
 
 namespace tileops {
 namespace {
 
 using cuda::kCuda0;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
 
+constexpr unsigned kGemmThreads = 384;
 constexpr int64_t kExperts = 128, kHidden = 2048, kInter = 64, kTopK = 8;
 
 struct FusedMoEDriver : ::testing::Test {
@@ -42,7 +55,6 @@ struct FusedMoEDriver : ::testing::Test {
   /// Of the grouped GEMMs that `work` launches, whether each may start early.
   template <class Work>
   std::vector<int32_t> operands_settled(const Work& work) {
-    constexpr unsigned kGemmThreads = 384;
     std::vector<int32_t> settled;
     fake.on_launch = [&](void** arguments) {
       if (fake.launches.back().config.cta_x != kGemmThreads) return;
@@ -68,6 +80,128 @@ TEST_F(FusedMoEDriver, LaunchesGrowWithTheTokens) {
   EXPECT_EQ(launches_of_call(256), 5U);
   EXPECT_EQ(launches_of_call(257), 6U) << "a sort before the copy";
   EXPECT_EQ(launches_of_call(4096), 6U);
+}
+
+TEST_F(FusedMoEDriver, FromTheSecondCallOnTheLaunchesAreOneRequest) {
+  for (const int64_t num_tokens : {16, 64, 512}) {
+    call(num_tokens);
+    fake.launches.clear();
+    const int64_t requests = fake.num_graph_launches;
+    call(num_tokens);
+    EXPECT_EQ(fake.num_graph_launches - requests, 1) << num_tokens;
+    EXPECT_THAT(fake.launches, Each(Field(&cuda::FakeLaunch::in_graph, true))) << num_tokens;
+  }
+}
+
+TEST_F(FusedMoEDriver, ARequestHasTheTensorsOfItsCall) {
+  const Tensor other_gate_up = on_gpu({kExperts, 2 * kInter, kHidden}),
+               other_down = on_gpu({kExperts, kHidden, kInter});
+  call(64);
+  call(64);
+  std::vector<const void*> weights;
+  fake.on_launch = [&](void** arguments) {
+    if (fake.launches.back().config.cta_x != kGemmThreads) return;
+    weights.push_back(static_cast<const grouped_gemm::GroupedGemmSm90Params*>(arguments[0])->b);
+  };
+  layer(on_gpu({64, kHidden}), on_gpu({64, kExperts}, DType::kF32), other_gate_up, other_down);
+  fake.on_launch = nullptr;
+  EXPECT_THAT(weights, ElementsAre(other_gate_up.data(), other_down.data()));
+  EXPECT_TRUE(fake.launches.back().in_graph);
+}
+
+/// A kernel from elsewhere, which may use the device in any way.
+struct ForeignSum final : post_permute::PostPermuteKernel {
+  explicit ForeignSum(std::function<void()> w) : work(std::move(w)) {}
+  void run(const post_permute::Args&) const override { work(); }
+  std::function<void()> work;
+};
+
+TEST_F(FusedMoEDriver, WhatCameBeforeAForeignKernelHasBeenSent) {
+  size_t sent = 0;
+  const auto look = [&] { sent = fake.launches.size(); };
+  register_kernel_type<post_permute::PostPermute>(
+      "MoEPostPermuteFwdOp",
+      {.info = {.key = "foreign",
+                .devices = {DeviceType::kCUDA},
+                .preferred_over = {"sm90_weighted_sum"}},
+       .refusal = [](const post_permute::Call&) { return std::nullopt; },
+       .entry_for = [&](const post_permute::Call&) -> EntryFor<post_permute::PostPermute> {
+         return {"foreign",
+                 [&](const BuildOptions&) { return std::make_shared<ForeignSum>(look); }};
+       }});
+  {
+    const FusedMoEFwdOp with_foreign({.top_k = kTopK, .renormalize = true});
+    for (int i = 0; i < 2; ++i) {
+      fake.launches.clear();
+      with_foreign(on_gpu({64, kHidden}), on_gpu({64, kExperts}, DType::kF32), w_gate_up, w_down);
+      EXPECT_EQ(sent, 4U) << "router, permute, gate_up, down";
+    }
+  }
+  unregister_kernel_type("MoEPostPermuteFwdOp", "foreign");
+}
+
+struct LookingPrepareFinalize final : PrepareFinalize {
+  explicit LookingPrepareFinalize(const cuda::FakeDriver& driver) : fake(driver) {}
+  Prepared prepare(const RoutedTokens& tokens, int64_t) const override {
+    sent.push_back(fake.launches.size());
+    return {tokens, nullptr};
+  }
+  Tensor finalize(const Tensor& output, const Prepared&, const RoutedTokens&) const override {
+    sent.push_back(fake.launches.size());
+    return output;
+  }
+  const cuda::FakeDriver& fake;
+  mutable std::vector<size_t> sent;
+};
+
+TEST_F(FusedMoEDriver, WhatCameBeforeInjectedCodeHasBeenSent) {
+  const auto looking = std::make_shared<LookingPrepareFinalize>(fake);
+  const FusedMoEFwdOp with_injected({.top_k = kTopK, .renormalize = true},
+                                    {.prepare_finalize = looking});
+  for (int i = 0; i < 2; ++i) {
+    fake.launches.clear();
+    looking->sent.clear();
+    with_injected(on_gpu({64, kHidden}), on_gpu({64, kExperts}, DType::kF32), w_gate_up, w_down);
+    EXPECT_THAT(looking->sent, ElementsAre(1, 5));
+  }
+}
+
+TEST_F(FusedMoEDriver, AnErrorNamesThePathOfCalls) {
+  call(64);
+  cuda::set_synchronous_launches(true);
+  fake.fail("stream_synchronize", cuda::abi::Result::kIllegalAddress);
+  EXPECT_THAT(error_of([&] { call(64); }), HasSubstr(" in FusedMoEFwdOp > route_select on cuda:0"));
+  fake.succeed("stream_synchronize");
+  fake.on_launch = [&](void**) {
+    if (fake.launches.back().config.cta_x == kGemmThreads) {
+      fake.fail("stream_synchronize", cuda::abi::Result::kIllegalAddress);
+    }
+  };
+  EXPECT_THAT(
+      error_of([&] { call(64); }),
+      HasSubstr(" in FusedMoEFwdOp > routed_experts > expert_mlp > gate_up on cuda:0 (grid"));
+  fake.on_launch = nullptr;
+  fake.succeed("stream_synchronize");
+  cuda::set_synchronous_launches(false);
+  call(64);
+}
+
+std::vector<std::string>& marks() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+TEST_F(FusedMoEDriver, AMarkerSeesStagesBeginAndEnd) {
+  static constexpr CallMarker kMarker = {.begin = [](const char* name) { marks().push_back(name); },
+                                         .end = [] { marks().emplace_back("end"); }};
+  call(64);
+  set_call_marker(&kMarker);
+  call(64);
+  set_call_marker(nullptr);
+  call(64);
+  EXPECT_THAT(marks(), ElementsAre("FusedMoEFwdOp", "route_select", "end", "routed_experts",
+                                   "pre_permute", "end", "expert_mlp", "gate_up", "end", "down",
+                                   "end", "end", "post_permute", "end", "end", "end"));
 }
 
 TEST_F(FusedMoEDriver, OnlyDownOfAnExpertMlpStartsEarly) {

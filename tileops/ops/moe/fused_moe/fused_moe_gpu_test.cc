@@ -3,11 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
 #include "tests/support/gpu.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/context.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/launch_batch.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
 
 namespace tileops {
@@ -132,6 +140,44 @@ TEST_F(FusedMoEGpu, CallsOneAfterAnotherKeepTheirOwnRouting) {
       ASSERT_TRUE(bit_equal(cuda::to_host(got[turn]), want[turn % ids.size()])) << turn;
     }
   }
+}
+
+/// Eight threads, each on a stream of its own (one on the default stream), call layers of changing
+/// sizes and weights without a wait between them.
+TEST_F(FusedMoEGpu, LaunchesInOneRequestComputeTheSameBits) {
+  const Sizes sizes[] = {{4, 8, 512, 256, 2},  {40, 8, 512, 256, 2},   {41, 8, 512, 256, 2},
+                         {64, 8, 512, 256, 2}, {600, 16, 256, 128, 4}, {40, 8, 128, 64, 2}};
+  std::vector<Layer> layers;
+  std::vector<std::unique_ptr<FusedMoEFwdOp>> ops;
+  std::vector<Tensor> want;
+  cuda::set_batched_launches(false);
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    layers.push_back(Layer::random(sizes[i], DType::kBF16, i).on_gpu());
+    ops.push_back(std::make_unique<FusedMoEFwdOp>(routing_of(sizes[i])));
+    want.push_back(cuda::to_host(layers[i].run(*ops[i]).output));
+  }
+  cuda::set_batched_launches(true);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::optional<cuda::OwnedStream> owned;
+      if (thread > 0) owned.emplace(kGpu);
+      const Stream stream = owned ? owned->get() : Stream{kGpu, nullptr};
+      const StreamGuard guard(stream);
+      std::vector<std::pair<size_t, Tensor>> got;
+      for (size_t turn = 0; turn < 120; ++turn) {
+        const size_t i = (turn * 7 + turn / 6 + static_cast<size_t>(thread)) % layers.size();
+        got.emplace_back(i, layers[i].run(*ops[i]).output);
+      }
+      cuda::synchronize(stream);
+      for (const auto& [i, output] : got) {
+        if (!bit_equal(cuda::to_host(output), want[i])) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(FusedMoEGpu, FewRoutesTakeTheIndexedPathAndBothPathsAgree) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
 
+#include "tileops/ops/moe/launch_together.h"
 #include "tileops/ops/moe/workspace.h"
 
 namespace tileops {
@@ -14,6 +15,7 @@ FusedMoEFwdOp::FusedMoEFwdOp(const Routing& routing, const MoELayerSettings& set
       delegate_for<"route_select">(settled, nullptr, router_routing(routing), return_routing_);
   routed_.routed_experts = delegate_for<"routed_experts">(settled, settings.experts,
                                                           experts_settings(routing, settings));
+  routed_.runs_others_code = settings.experts != nullptr || settings.prepare_finalize != nullptr;
   routed_.prepare_finalize = settings.prepare_finalize != nullptr
                                  ? settings.prepare_finalize
                                  : std::make_shared<LocalPrepareFinalize>();
@@ -38,9 +40,13 @@ FusedMoEFwdOp::Output FusedMoEFwdOp::invoke(const Op& op, const Tensor& hidden_s
 }
 
 Results FusedMoEFwdOp::forward(Call& call) const {
-  const RoutedLayer::Output routed =
-      routed_({call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
-               call.input(5), call.input(6)});
+  const RoutedLayer::Output routed = launch_together(
+      call,
+      [&] {
+        return routed_({call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
+                        call.input(5), call.input(6)});
+      },
+      routed_.runs_others_code);
   if (!return_routing_) return {routed.output, Tensor(), Tensor()};
   return {routed.output, routed.topk_ids, routed.tokens_per_expert};
 }

@@ -55,6 +55,7 @@ struct RoutedLayer {
   Held<FusedTopKFwdOp> route_select;
   Held<FusedMoEExpertsFwdOp> routed_experts;
   std::shared_ptr<const PrepareFinalize> prepare_finalize;
+  bool runs_others_code = false;  // experts or prepare_finalize were injected
 
   struct Output {
     Tensor output;

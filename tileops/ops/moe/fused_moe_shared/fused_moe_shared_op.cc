@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/fused_moe_shared/fused_moe_shared_op.h"
 
+#include "tileops/ops/moe/launch_together.h"
 #include "tileops/ops/moe/op_params.h"
 #include "tileops/ops/moe/workspace.h"
 
@@ -26,6 +27,7 @@ FusedMoESharedExpertFwdOp::FusedMoESharedExpertFwdOp(const Routing& routing,
       delegate_for<"route_select">(settled, nullptr, router_routing(routing), return_routing_);
   routed_.routed_experts = delegate_for<"routed_experts">(settled, settings.experts,
                                                           experts_settings(routing, settings));
+  routed_.runs_others_code = settings.experts != nullptr || settings.prepare_finalize != nullptr;
   routed_.prepare_finalize = settings.prepare_finalize != nullptr
                                  ? settings.prepare_finalize
                                  : std::make_shared<LocalPrepareFinalize>();
@@ -60,11 +62,16 @@ FusedMoESharedExpertFwdOp::Output FusedMoESharedExpertFwdOp::invoke(
 Results FusedMoESharedExpertFwdOp::forward(Call& call) const {
   const Tensor& shared_w_gate_up = call.input(7);
   Tensor shared_output;
-  if (shared_w_gate_up.defined())
-    shared_output = shared_expert_(call.input(0), shared_w_gate_up, call.input(8));
-  const RoutedLayer::Output routed =
-      routed_({call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
-               call.input(5), call.input(6)});
+  const RoutedLayer::Output routed = launch_together(
+      call,
+      [&] {
+        if (shared_w_gate_up.defined()) {
+          shared_output = shared_expert_(call.input(0), shared_w_gate_up, call.input(8));
+        }
+        return routed_({call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
+                        call.input(5), call.input(6)});
+      },
+      routed_.runs_others_code);
   if (!return_routing_) return {shared_output, routed.output, Tensor(), Tensor()};
   return {shared_output, routed.output, routed.topk_ids, routed.tokens_per_expert};
 }

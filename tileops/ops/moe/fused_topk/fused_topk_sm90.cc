@@ -134,7 +134,8 @@ Implementation<FusedTopK> sm90_warp_per_token() {
   return {.info = {.key = "sm90_warp_per_token",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = refusal,
           .entry_for = entry_for};
 }

@@ -226,7 +226,10 @@ EntryFor<GroupedGemm> entry_for(const Call& call, bool fits_tma) {
 }  // namespace
 
 Implementation<GroupedGemm> sm90_weights_on_m() {
-  return {.info = {.key = "sm90_weights_on_m", .devices = {DeviceType::kCUDA}, .archs = {"sm_90a"}},
+  return {.info = {.key = "sm90_weights_on_m",
+                   .devices = {DeviceType::kCUDA},
+                   .archs = {"sm_90a"},
+                   .batches_launches = true},
           .refusal = tma_refusal,
           .entry_for = [](const Call& call) { return entry_for(call, true); }};
 }
@@ -235,7 +238,8 @@ Implementation<GroupedGemm> sm90_strided() {
   return {.info = {.key = "sm90_strided",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90a"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = strided_refusal,
           .entry_for = [](const Call& call) { return entry_for(call, false); }};
 }

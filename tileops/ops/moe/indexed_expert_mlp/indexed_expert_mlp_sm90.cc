@@ -194,7 +194,10 @@ EntryFor<IndexedExpertMLP> entry_for(const Call& call) {
 }  // namespace
 
 Implementation<IndexedExpertMLP> sm90_stream() {
-  return {.info = {.key = "sm90_stream", .devices = {DeviceType::kCUDA}, .archs = {"sm_90"}},
+  return {.info = {.key = "sm90_stream",
+                   .devices = {DeviceType::kCUDA},
+                   .archs = {"sm_90"},
+                   .batches_launches = true},
           .refusal = stream_refusal,
           .entry_for = entry_for<StreamKernel>};
 }
@@ -203,7 +206,8 @@ Implementation<IndexedExpertMLP> sm90_rows() {
   return {.info = {.key = "sm90_rows",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = rows_refusal,
           .entry_for = entry_for<RowsKernel>};
 }

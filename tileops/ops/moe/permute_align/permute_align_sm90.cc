@@ -77,7 +77,8 @@ Implementation<PermuteAlign> sm90_counting_sort() {
   return {.info = {.key = "sm90_counting_sort",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = refusal,
           .entry_for = [](const Call& call) -> EntryFor<PermuteAlign> {
             return {Value::List{call.num_experts, call.block_size},

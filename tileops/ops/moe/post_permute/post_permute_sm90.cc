@@ -116,7 +116,8 @@ Implementation<PostPermute> sm90_weighted_sum() {
   return {.info = {.key = "sm90_weighted_sum",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = [](const Call& call) -> Refusal {
             if (call.num_tokens <= kMaxTokens) return std::nullopt;
             return fmt::format("needs T <= {}, found {}", kMaxTokens, call.num_tokens);

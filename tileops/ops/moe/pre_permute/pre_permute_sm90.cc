@@ -141,7 +141,8 @@ Implementation<PrePermute> sm90_counting_sort() {
   return {.info = {.key = "sm90_counting_sort",
                    .devices = {DeviceType::kCUDA},
                    .archs = {"sm_90"},
-                   .general = true},
+                   .general = true,
+                   .batches_launches = true},
           .refusal = refusal,
           .entry_for = [](const Call& call) -> EntryFor<PrePermute> {
             return {Value::List{call.layout.to_value(), call.num_experts},

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tileops/cuda/launch_batch.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tileops/cuda/launch.h"
+#include "tileops/cuda/launch_graph.h"
+
+namespace tileops::cuda {
+
+/// A thread's, used again for each scope, so that a call allocates nothing.
+class BatchedLaunches final : public LaunchBatch {
+ public:
+  BatchedLaunches() { returned_.reserve(kMaxReturned); }
+
+  void open(Stream stream) {
+    stream_ = stream;
+    set_current(this);
+  }
+
+  void close() {
+    set_current(nullptr);
+    count_ = used_ = 0;
+    give_back();
+  }
+
+  /// False where the launch is no part of this batch.
+  bool add(const Function& function, const LaunchShape& shape, Stream stream,
+           std::span<const LaunchArgument> arguments) {
+    if (!(stream == stream_)) return false;
+    size_t bytes = 0;
+    for (const LaunchArgument& argument : arguments) bytes += padded(argument.bytes);
+    if (bytes > sizeof(argument_bytes_)) return false;
+    if (count_ == launches_.size() || used_ + bytes > sizeof(argument_bytes_)) submit();
+    PutOffLaunch& launch = launches_[count_];
+    launch.function = &function;
+    launch.shape = shape;
+    launch.bytes = {argument_bytes_ + used_, bytes};
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      launch.arguments[i] = argument_bytes_ + used_;
+      std::memcpy(launch.arguments[i], arguments[i].data, arguments[i].bytes);
+      used_ += padded(arguments[i].bytes);
+    }
+    ++count_;
+    return true;
+  }
+
+  void submit() override {
+    const std::span<PutOffLaunch> launches(launches_.data(), count_);
+    count_ = used_ = 0;
+    if (!launches.empty()) send(launches);
+    give_back();
+  }
+
+  void give_back_later(ReturnedBlock block) override { returned_.push_back(std::move(block)); }
+
+ private:
+  static constexpr size_t kAlignment = 64;  // of a tensor map
+  static constexpr size_t kMaxReturned = 64;
+  static constexpr size_t padded(size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  void send(std::span<PutOffLaunch> launches) {
+    std::unique_ptr<LaunchGraph> graph;
+    if (launches.size() > 1) graph = launch_graphs().take({stream_, launches}, launches);
+    if (graph == nullptr) {
+      for (PutOffLaunch& each : launches) {
+        launch_now(*each.function, each.shape, stream_, each.arguments.data());
+      }
+      return;
+    }
+    graph->run(launches);
+    launch_graphs().give_back(std::move(graph));
+  }
+
+  /// What an allocator drops with a block may return another.
+  void give_back() noexcept {
+    for (size_t i = 0; i < returned_.size(); ++i) {
+      const ReturnedBlock block = std::move(returned_[i]);
+      block.allocator->deallocate(block.data, block.bytes, block.stream);
+    }
+    returned_.clear();
+  }
+
+  Stream stream_;
+  size_t count_ = 0, used_ = 0;
+  std::array<PutOffLaunch, LaunchGraphKey::kMaxNodes> launches_;
+  alignas(kAlignment) std::byte argument_bytes_[16 << 10];
+  std::vector<ReturnedBlock> returned_;
+};
+
+namespace {
+
+constinit thread_local BatchedLaunches* open_batch = nullptr;
+
+BatchedLaunches& batch_of_thread() {
+  thread_local const auto batch = std::make_unique<BatchedLaunches>();
+  return *batch;
+}
+
+bool batched_from_environment() {
+  const char* text = std::getenv("TILEOPS_BATCH_LAUNCHES");
+  const bool is_off = text != nullptr && std::string_view(text) == "0";
+  return !is_off && std::getenv("NVTX_INJECTION64_PATH") == nullptr;
+}
+
+std::atomic<bool>& batched() {
+  static std::atomic<bool> on = batched_from_environment();
+  return on;
+}
+
+bool puts_off(Stream stream) {
+  return LaunchBatch::current() == nullptr && batched().load(std::memory_order_relaxed) &&
+         !synchronous_launches() && !is_capturing(stream);
+}
+
+}  // namespace
+
+LaunchScope::LaunchScope(Device device) {
+  if (device.type != DeviceType::kCUDA) return;
+  const Stream stream = current_stream(device);
+  if (!puts_off(stream)) return;
+  batch_ = open_batch = &batch_of_thread();
+  batch_->open(stream);
+}
+
+LaunchScope::~LaunchScope() {
+  if (batch_ == nullptr) return;
+  open_batch = nullptr;
+  batch_->close();
+}
+
+void LaunchScope::submit() {
+  if (batch_ != nullptr) batch_->submit();
+}
+
+bool put_off(const Function& function, const LaunchShape& shape, Stream stream,
+             std::span<const LaunchArgument> arguments) {
+  if (open_batch == nullptr) return false;
+  if (open_batch->add(function, shape, stream, arguments)) return true;
+  open_batch->submit();
+  return false;
+}
+
+void set_batched_launches(bool on) { batched().store(on, std::memory_order_relaxed); }
+
+void release_launch_graphs() { launch_graphs().clear(); }
+
+}  // namespace tileops::cuda
