@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <initializer_list>
+#include <concepts>
 #include <span>
+#include <utility>
 
 #include "tileops/core/error.h"
+#include "tileops/core/inline_vector.h"
 #include "tileops/core/tensor.h"
 
 namespace tileops {
@@ -17,22 +18,23 @@ class Results {
   static constexpr int kMaxResults = 6;
 
   Results() = default;
-  Results(std::initializer_list<Tensor> tensors) {
-    for (const Tensor& tensor : tensors) push_back(tensor);
+  template <std::convertible_to<Tensor>... Tensors>
+  Results(Tensors&&... tensors) {  // NOLINT: as `return {output, ids};` wants it
+    static_assert(sizeof...(Tensors) <= kMaxResults);
+    (tensors_.emplace_back(std::forward<Tensors>(tensors)), ...);
   }
   void push_back(Tensor tensor) {
-    if (size_ == kMaxResults) throw Error(ErrorKind::kInternal, "an op returns at most 6 tensors");
-    tensors_[static_cast<size_t>(size_++)] = std::move(tensor);
+    if (tensors_.full()) throw Error(ErrorKind::kInternal, "an op returns at most 6 tensors");
+    tensors_.emplace_back(std::move(tensor));
   }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(tensors_.size()); }
   const Tensor& operator[](int i) const { return tensors_[static_cast<size_t>(i)]; }
-  const Tensor* begin() const { return tensors_.data(); }
-  const Tensor* end() const { return tensors_.data() + size_; }
-  std::span<const Tensor> span() const { return {tensors_.data(), static_cast<size_t>(size_)}; }
+  const Tensor* begin() const { return tensors_.begin(); }
+  const Tensor* end() const { return tensors_.end(); }
+  std::span<const Tensor> span() const { return {tensors_.data(), tensors_.size()}; }
 
  private:
-  std::array<Tensor, kMaxResults> tensors_;
-  int size_ = 0;
+  InlineVector<Tensor, kMaxResults> tensors_;
 };
 
 }  // namespace tileops

@@ -32,7 +32,6 @@ Call::Call(const Op& op, const spec::CallTensors& tensors)
       tensors_(tensors),
       parent_(innermost_call),
       record_(std::make_shared<CallRecord>(op.op_class(), op.signature_)) {
-  size_t slot = 0;
   const auto inputs = op.entry().inputs();
   for (size_t i = 0; i < inputs.size() && i < tensors.inputs.size(); ++i) {
     if (!inputs[i].metadata) continue;
@@ -40,9 +39,8 @@ Call::Call(const Op& op, const spec::CallTensors& tensors)
     const Tensor& given = tensors.inputs[i];
     const bool keeps =
         parent_ == nullptr || !given.defined() || given.device().type != DeviceType::kCUDA;
-    if (keeps) record_->metadata_[slot] = given;
+    record_->metadata_.emplace_back(keeps ? given : Tensor());
     record_->keeps_metadata_ = record_->keeps_metadata_ && keeps;
-    ++slot;
   }
   if (timing_on.load(std::memory_order_relaxed)) start_ = std::chrono::steady_clock::now();
   marker_ = call_marker();

@@ -170,6 +170,7 @@ class Op {
   // The seven steps (op_call.cc).
   Results run_call(const spec::CallTensors& tensors, bool keeps_record) const;
   Results run_steps(Call& call) const;
+  Results compute(Call& call) const;
   RecordPtr last_record() const;  // null before any call
   Results run_selected(Call& call) const;
   Results run_target(Call& call, const ServingTarget& serving) const;

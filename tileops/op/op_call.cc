@@ -51,15 +51,7 @@ Results Op::run_steps(Call& call) const {
     signature_->check_contents(call.tensors_, facts);
   }
   call.device_ = facts.device;
-  Results results;
-  if (facts.writes && !facts.writes_elements) {
-    if (!options_.target.empty()) check_target_exists(name(), options_.target);
-    results = allocate_results(call);
-  } else if (call.device_.type == DeviceType::kMeta) {
-    results = allocate_results(call);
-  } else {
-    results = run_selected(call);
-  }
+  Results results = compute(call);
   call.close();
   signature_->check_result(call.tensors_, facts, results.span(), construction_tensors_,
                            call.record_->served_by_.empty() ? name() : call.record_->served_by_);
@@ -67,6 +59,15 @@ Results Op::run_steps(Call& call) const {
   if (call.parent_ != nullptr) call.parent_->file(*this, call.record_);
   if (call.keeps_record_) complete(call.record_);
   return results;
+}
+
+Results Op::compute(Call& call) const {
+  const spec::CallFacts& facts = call.facts();
+  if (facts.writes && !facts.writes_elements) {
+    if (!options_.target.empty()) check_target_exists(name(), options_.target);
+    return allocate_results(call);
+  }
+  return call.device_.type == DeviceType::kMeta ? allocate_results(call) : run_selected(call);
 }
 
 RecordPtr Op::last_record() const {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tileops/core/inline_vector.h"
 #include "tileops/core/tensor.h"
 #include "tileops/core/value.h"
 #include "tileops/dispatch/kernel_cache.h"
@@ -84,7 +85,7 @@ class CallRecord {
   const OpClass* op_class_;
   std::shared_ptr<const spec::Signature> signature_;
   spec::CallFacts facts_;
-  std::array<Tensor, kMaxMetadata> metadata_;
+  InlineVector<Tensor, kMaxMetadata> metadata_;
   bool keeps_metadata_ = true;
   std::array<KernelUse, kMaxKernels> kernels_;
   size_t num_kernels_ = 0;

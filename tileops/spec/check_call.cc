@@ -27,6 +27,9 @@ bool overlaps_itself(const Shape& shape, const Strides& strides) {
   return false;
 }
 
+constexpr TensorFacts kNoTensor;
+constexpr IndexValue kUnknownIndex;
+
 class CallCheck {
  public:
   CallCheck(const EntryImpl& entry, const Signature::Plan& mine, const CallTensors& call,
@@ -38,7 +41,7 @@ class CallCheck {
 
   void run(const CallFacts* former) {
     counts();
-    facts_.inputs.reset(entry_.inputs.size());
+    facts_.inputs.assign(entry_.inputs.size(), kNoTensor);
     inputs();
     if (former != nullptr && is_like(*former)) {
       adopt(*former);
@@ -69,8 +72,8 @@ class CallCheck {
 
   void infer() {
     groups();
-    facts_.indices.reset(entry_.indices.size());
-    facts_.outputs.reset(entry_.outputs.size());
+    facts_.indices.assign(entry_.indices.size(), kUnknownIndex);
+    facts_.outputs.assign(entry_.outputs.size(), kNoTensor);
     for (size_t i = 0; i < entry_.indices.size(); ++i) {
       if (mine_.base[i].kind != IndexValue::Kind::kUnknown) facts_.indices[i] = mine_.base[i];
     }

@@ -55,7 +55,7 @@ WorkloadInstance::WorkloadInstance(std::shared_ptr<const Entry> entry, const Wor
     const auto slot = static_cast<size_t>(entry_->index_slot(name));
     set_index(indices_[slot], impl.indices[slot].kind, value);
   }
-  facts_.inputs.reset(impl.inputs.size());
+  facts_.inputs.assign(impl.inputs.size(), TensorFacts());
   for (size_t i = 0; i < impl.inputs.size(); ++i) {
     facts_.inputs[i].present =
         !impl.inputs[i].optional || std::find(which.present.begin(), which.present.end(),
