@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's fused MoE operator of the CPU beside FusedMoEExpertsFwdOp: bf16, silu, weights packed
-ahead by each, in turn (A B B A) on the same tokens; routing changes from call to call, so that
-experts come from memory. Medians in ms, in brackets the least. In the environment of
-cmake/test_vllm.sh:
+ahead by each, in turn on the same tokens: ours and vLLM's of two routings, crosswise (A1 B2 B1 A2),
+so that experts come from memory. Medians in ms, in brackets the least; then the median over the
+routings of ours / vLLM. In the environment of cmake/test_vllm.sh:
 
     python bench/cpu/vllm_peer.py [--models qwen3-30b,mixtral] [--tokens 1,4,16,128] [--seconds 4]
 
@@ -95,15 +95,22 @@ def check(runs, calls):
 
 
 def measure(runs, calls, seconds):
+    """Times of each, by routing."""
     times = {name: [] for name in runs}
     out = torch.empty_like(calls.x)
+
+    def timed(name, arguments):
+        begin = time.perf_counter()
+        runs[name](out, *arguments)
+        return 1e3 * (time.perf_counter() - begin)
+
     started = time.perf_counter()
     while time.perf_counter() - started < seconds or len(times["ours"]) < 8:
-        for name in ("ours", "vllm", "vllm", "ours"):
-            arguments = calls.next()
-            begin = time.perf_counter()
-            runs[name](out, *arguments)
-            times[name].append(1e3 * (time.perf_counter() - begin))
+        first, second = calls.next(), calls.next()
+        ours_first, vllm_second = timed("ours", first), timed("vllm", second)
+        vllm_first, ours_second = timed("vllm", first), timed("ours", second)
+        times["ours"] += [ours_first, ours_second]
+        times["vllm"] += [vllm_first, vllm_second]
     return times
 
 
@@ -130,7 +137,8 @@ def main():
                 f"{name} {statistics.median(each):.2f} ({min(each):.2f})"
                 for name, each in times.items()
             ]
-            print(f"{model} T={num_tokens}: {', '.join(row)}", flush=True)
+            ratio = statistics.median(a / b for a, b in zip(times["ours"], times["vllm"]))
+            print(f"{model} T={num_tokens}: {', '.join(row)}, ratio {ratio:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -121,9 +121,10 @@ bool bf16_dot_outruns_fma() {
   return outruns;
 }
 
-bool reads_ahead_of_few_rows() {
+int64_t least_rows_to_fetch_for(IsaLevel level) {
   static const bool amd = is_amd();
-  return amd;
+  if (!amd) return 1;
+  return level >= IsaLevel::kAvx512 ? 2 : 3;
 }
 
 std::vector<IsaLevel> available_isa_levels() {

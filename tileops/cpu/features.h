@@ -35,9 +35,10 @@ IsaLevel active_isa();
 /// machine's bits never depend on a measurement.
 bool bf16_dot_outruns_fma();
 
-/// Whether the processor itself reads ahead of a loop that multiplies one or two rows, so that
-/// software's fetches only take its buffers: on Zen 4. By the vendor, as above.
-bool reads_ahead_of_few_rows();
+/// From so many rows on, a loop must fetch the weights that it streams: below, the processor itself
+/// reads ahead, and fetches only take its buffers. 1 but on AMD, where it is 3 at the AVX2 level (Zen
+/// 3 and 4) and 2 with AVX-512 (Zen 5). By the vendor, as above.
+int64_t least_rows_to_fetch_for(IsaLevel level);
 
 /// Every level up to active_isa(), lowest first.
 std::vector<IsaLevel> available_isa_levels();

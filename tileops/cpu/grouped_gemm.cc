@@ -107,7 +107,7 @@ GemmPlan make_plan(const GroupedGemm& p, const GemmOptions& options) {
   const bool can_stream = p.packed_b == nullptr && !options.batch_invariant && p.b.k_stride == 1;
   plan.stream_rows = can_stream ? plan.isa->max_stream_rows : 0;
   plan.rows_per_task = plan.micro->max_rows * (p.packed_b != nullptr ? 8 : 16);
-  plan.fetch_rows = reads_ahead_of_few_rows() ? 3 : 1;
+  plan.fetch_rows = least_rows_to_fetch_for(level);
 
   int64_t panel_tasks = 0, max_rows = 0;
   for (const RowSegment& s : p.segments) {
