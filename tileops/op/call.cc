@@ -66,7 +66,8 @@ const std::string& Call::role() const {
 std::string Call::open_path() {
   std::string path;
   for (const Call* call = innermost_call; call != nullptr; call = call->parent_) {
-    path = path.empty() ? call->role() : call->role() + " > " + path;
+    if (!path.empty()) path.insert(0, " > ");
+    path.insert(0, call->role());
   }
   return path;
 }
