@@ -153,6 +153,10 @@ void fill_devices_and_modules(DriverTable& t) {
     *text = "the driver's words";
     return Result::kSuccess;
   };
+  t.driver_get_version = [](int* version) {
+    *version = fake->version;
+    return Result::kSuccess;
+  };
   t.device_get_count = [](int* count) {
     *count = fake->num_devices;
     return Result::kSuccess;

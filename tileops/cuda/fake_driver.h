@@ -51,6 +51,7 @@ class FakeDriver {
   abi::Result result_of(const std::string& function) const;
 
   int num_devices = 2;
+  int version = 13000;
   int smem_bytes = 232448;
   int static_smem_bytes = 1024;
   int max_threads = 1024;

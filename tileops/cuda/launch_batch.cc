@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tileops/cuda/driver.h"
 #include "tileops/cuda/launch.h"
 #include "tileops/cuda/launch_graph.h"
 
@@ -116,9 +117,16 @@ std::atomic<bool>& batched() {
   return on;
 }
 
+/// Graphs hold launches that overlap from CUDA 12.3 on.
+bool graphs_overlap() {
+  int version = 0;
+  driver().driver_get_version(&version);
+  return version >= 12030;
+}
+
 bool puts_off(Stream stream) {
   return LaunchBatch::current() == nullptr && batched().load(std::memory_order_relaxed) &&
-         !synchronous_launches() && !is_capturing(stream);
+         !synchronous_launches() && graphs_overlap() && !is_capturing(stream);
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ class BatchedLaunches;
 /// While it lives, launches of this thread on the device's current stream are put off. The same
 /// kernels in the same order, for the second time on, are one graph, kept for the stream, whose
 /// kernels get the new grids and arguments. Nothing is put off on the CPU, inside another scope, in a
-/// stream capture, with synchronous launches, under a profiler (NVTX_INJECTION64_PATH, which
-/// would show one graph instead of kernels) and with TILEOPS_BATCH_LAUNCHES=0.
+/// stream capture, with synchronous launches, by a driver before CUDA 12.3, under a profiler
+/// (NVTX_INJECTION64_PATH; it would show one graph instead of kernels) and with
+/// TILEOPS_BATCH_LAUNCHES=0.
 class LaunchScope {
  public:
   explicit LaunchScope(Device device);

@@ -222,6 +222,10 @@ TEST_F(LaunchBatchTest, NothingIsPutOffWhereItCannotBe) {
   EXPECT_TRUE(is_put_off());
   EXPECT_FALSE(is_put_off(kCpuDevice));
   EXPECT_FALSE(is_put_off(kMetaDevice));
+  fake.version = 12020;
+  EXPECT_FALSE(is_put_off());
+  fake.version = 12030;
+  EXPECT_TRUE(is_put_off());
   set_batched_launches(false);
   EXPECT_FALSE(is_put_off());
   set_batched_launches(true);
