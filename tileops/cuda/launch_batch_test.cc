@@ -299,6 +299,23 @@ TEST_F(LaunchBatchTest, AnotherThreadLaunchesForItself) {
   EXPECT_THAT(values, ElementsAre(2, 1));
 }
 
+TEST_F(LaunchBatchTest, OfManyGraphsTheLatestAreKept) {
+  std::vector<char> handles(70);
+  const auto stream = [&](size_t i) { return Stream{kCuda0, &handles[i]}; };
+  for (size_t i = 0; i < handles.size(); ++i) {
+    batch(0, stream(i));
+    batch(0, stream(i));
+  }
+  EXPECT_EQ(fake.execs.size(), 64U);
+  const uint64_t made = fake.num_captures;
+  batch(0, stream(69));
+  batch(0, stream(6));
+  EXPECT_EQ(fake.num_captures, made);
+  batch(0, stream(0));
+  EXPECT_EQ(fake.num_captures, made + 1) << "an old one, made again";
+  EXPECT_EQ(fake.execs.size(), 64U);
+}
+
 TEST_F(LaunchBatchTest, ReleasedGraphsAreMadeAgain) {
   batch(1);
   batch(2);

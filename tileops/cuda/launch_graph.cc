@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "tileops/core/hash.h"
 #include "tileops/cuda/capture.h"
@@ -126,10 +128,10 @@ std::unique_ptr<LaunchGraph> LaunchGraphs::take(const LaunchGraphKey& key,
   {
     std::lock_guard lock(mutex_);
     const auto it =
-        std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g->key() == key; });
-    if (it != kept_.end()) {
+        std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto& g) { return g->key() == key; });
+    if (it != kept_.rend()) {
       std::unique_ptr<LaunchGraph> graph = std::move(*it);
-      kept_.erase(it);
+      kept_.erase(std::next(it).base());
       return graph;
     }
     if (seen_.size() >= kMaxSeen) seen_.clear();
@@ -141,14 +143,15 @@ std::unique_ptr<LaunchGraph> LaunchGraphs::take(const LaunchGraphKey& key,
 void LaunchGraphs::give_back(std::unique_ptr<LaunchGraph> graph) {
   std::unique_ptr<LaunchGraph> oldest;
   std::lock_guard lock(mutex_);
-  kept_.push_front(std::move(graph));
-  if (kept_.size() <= kMaxKept) return;
-  oldest = std::move(kept_.back());
-  kept_.pop_back();
+  if (kept_.size() == kMaxKept) {
+    oldest = std::move(kept_.front());
+    kept_.erase(kept_.begin());
+  }
+  kept_.push_back(std::move(graph));
 }
 
 void LaunchGraphs::clear() {
-  std::list<std::unique_ptr<LaunchGraph>> dropped;
+  std::vector<std::unique_ptr<LaunchGraph>> dropped;
   std::lock_guard lock(mutex_);
   dropped.swap(kept_);
   seen_.clear();

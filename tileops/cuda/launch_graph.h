@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -85,9 +84,9 @@ class LaunchGraphs {
  private:
   static constexpr size_t kMaxKept = 64;
   static constexpr size_t kMaxSeen = 4096;
-  std::mutex mutex_;                              // guards the members below
-  std::list<std::unique_ptr<LaunchGraph>> kept_;  // the latest first
-  std::unordered_set<size_t> seen_;               // hashes of keys
+  std::mutex mutex_;                                // guards the members below
+  std::vector<std::unique_ptr<LaunchGraph>> kept_;  // the latest last
+  std::unordered_set<size_t> seen_;                 // hashes of keys
 };
 
 /// The process's. Never destroyed.
