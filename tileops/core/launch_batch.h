@@ -39,11 +39,24 @@ class LaunchBatch {
   LaunchBatch() = default;
   virtual ~LaunchBatch() = default;
   static void set_current(LaunchBatch* batch);
+  friend class LaunchPause;
 };
 
 /// Submits what this thread has put off: before work that the library does not launch itself.
 inline void submit_launches() {
   if (LaunchBatch* batch = LaunchBatch::current()) batch->submit();
 }
+
+/// Submits, and lets this thread put nothing off until destroyed: around what measures the device.
+class LaunchPause {
+ public:
+  LaunchPause();
+  ~LaunchPause();
+  LaunchPause(const LaunchPause&) = delete;
+  LaunchPause& operator=(const LaunchPause&) = delete;
+
+ private:
+  LaunchBatch* paused_;
+};
 
 }  // namespace tileops

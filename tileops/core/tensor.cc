@@ -18,11 +18,22 @@ int64_t checked_bytes(int64_t elements, DType dtype, const Shape& shape) {
   return bytes;
 }
 
+/// Where there is no more, what this thread's put-off launches hold back is given back first.
+void* allocate(Allocator& from, size_t bytes, Stream on) {
+  try {
+    return from.allocate(bytes, on);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory || LaunchBatch::current() == nullptr) throw;
+  }
+  submit_launches();
+  return from.allocate(bytes, on);
+}
+
 /// Memory of an allocator, which a guard may have lent: one block on the heap.
 struct AllocatedStorage : Storage {
   AllocatedStorage(int64_t bytes, Device device, Allocator& from, Stream on,
                    std::shared_ptr<Allocator> held)
-      : Storage(from.allocate(static_cast<size_t>(bytes), on), bytes, device, nullptr),
+      : Storage(allocate(from, static_cast<size_t>(bytes), on), bytes, device, nullptr),
         allocator(from),
         stream(on),
         guarded(std::move(held)) {}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a driver and an NVRTC of ordinary functions, so that everything above them runs on a
-// machine without a GPU. Device memory is host memory, and every call is on record.
+// For tests: a driver of ordinary functions, so that everything above it runs on a machine without a
+// GPU. Device memory is host memory, and every call is on record.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,7 +12,6 @@
 
 #include "tileops/core/stream.h"
 #include "tileops/cuda/driver.h"
-#include "tileops/cuda/nvrtc.h"
 
 namespace tileops::cuda {
 
@@ -79,19 +77,6 @@ class FakeDriver {
   int64_t num_params_set = 0;  // of kernels in graphs
   std::map<abi::Graph, FakeNodes> graphs;
   std::map<abi::GraphExec, FakeNodes> execs;
-};
-
-/// Machine code is "code of <name> for <arch>" here; a source with #error does not compile.
-class FakeNvrtc {
- public:
-  FakeNvrtc();
-  ~FakeNvrtc();
-  FakeNvrtc(const FakeNvrtc&) = delete;
-  FakeNvrtc& operator=(const FakeNvrtc&) = delete;
-
-  std::atomic<int> num_compiled = 0;
-  std::function<void()> while_compiling;  // called in each build
-  int minor_version = 0;
 };
 
 }  // namespace tileops::cuda

@@ -18,6 +18,7 @@
 #include "tileops/core/log.h"
 #include "tileops/cuda/binary_format.h"
 #include "tileops/cuda/fake_driver.h"
+#include "tileops/cuda/fake_nvrtc.h"
 #include "tileops/cuda/setup.h"
 
 namespace tileops::cuda {

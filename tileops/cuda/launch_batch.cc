@@ -99,8 +99,6 @@ class BatchedLaunches final : public LaunchBatch {
 
 namespace {
 
-constinit thread_local BatchedLaunches* open_batch = nullptr;
-
 BatchedLaunches& batch_of_thread() {
   thread_local const auto batch = std::make_unique<BatchedLaunches>();
   return *batch;
@@ -135,14 +133,12 @@ LaunchScope::LaunchScope(Device device) {
   if (device.type != DeviceType::kCUDA) return;
   const Stream stream = current_stream(device);
   if (!puts_off(stream)) return;
-  batch_ = open_batch = &batch_of_thread();
+  batch_ = &batch_of_thread();
   batch_->open(stream);
 }
 
 LaunchScope::~LaunchScope() {
-  if (batch_ == nullptr) return;
-  open_batch = nullptr;
-  batch_->close();
+  if (batch_ != nullptr) batch_->close();
 }
 
 void LaunchScope::submit() {
@@ -151,9 +147,10 @@ void LaunchScope::submit() {
 
 bool put_off(const Function& function, const LaunchShape& shape, Stream stream,
              std::span<const LaunchArgument> arguments) {
-  if (open_batch == nullptr) return false;
-  if (open_batch->add(function, shape, stream, arguments)) return true;
-  open_batch->submit();
+  auto* batch = static_cast<BatchedLaunches*>(LaunchBatch::current());  // there is no other kind
+  if (batch == nullptr) return false;
+  if (batch->add(function, shape, stream, arguments)) return true;
+  batch->submit();
   return false;
 }
 

@@ -196,6 +196,35 @@ TEST_F(LaunchBatchTest, MemoryIsGivenBackAfterTheLaunchesThatUseIt) {
   EXPECT_EQ(Tensor::empty({4 << 20}, DType::kU8, kCuda0).data(), address);
 }
 
+TEST_F(LaunchBatchTest, MemoryThatIsHeldBackIsGivenBackBeforeThereIsNone) {
+  Tensor tensor = Tensor::empty({4 << 20}, DType::kU8, kCuda0);
+  fake.memory_bytes = fake.live_bytes;
+  LaunchScope scope(kCuda0);
+  launch_value(1);
+  tensor = Tensor();
+  EXPECT_EQ(Tensor::empty({4 << 20}, DType::kU8, kCuda0).num_elements(), 4 << 20);
+  EXPECT_THAT(values, ElementsAre(1)) << "before its memory is used again";
+  EXPECT_THAT(error_of([] { Tensor::empty({5 << 20}, DType::kU8, kCuda0); }),
+              HasSubstr("MemoryError: cuda:0: 5242880 bytes"));
+}
+
+TEST_F(LaunchBatchTest, APauseSubmitsAndPutsNothingOff) {
+  LaunchScope scope(kCuda0);
+  launch_value(1);
+  {
+    const LaunchPause pause;
+    EXPECT_THAT(values, ElementsAre(1));
+    launch_value(2);
+    EXPECT_THAT(values, ElementsAre(1, 2));
+    const LaunchPause again;
+  }
+  launch_value(3);
+  EXPECT_THAT(values, ElementsAre(1, 2));
+  scope.submit();
+  EXPECT_THAT(values, ElementsAre(1, 2, 3));
+  const LaunchPause outside;
+}
+
 TEST_F(LaunchBatchTest, MoreThanABatchHoldsGoesInParts) {
   using Large = std::array<int, 1024>;
   for (int round = 0; round < 2; ++round) {

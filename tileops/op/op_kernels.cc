@@ -85,6 +85,7 @@ void Op::request_tune() const {
 
 void Op::tune_own_kernels() const {
   if (!op_class_.tunable()) return;
+  const LaunchPause pause;
   std::lock_guard lock(tuning_);
   FirstError errors;
   for (const auto& cache : caches_) {
@@ -107,6 +108,7 @@ void Op::kernel_built(const BuiltEntry& entry) const {
 
 /// Tunes what was built just now; where that throws, the op's next call tries again.
 void Op::tune_fresh(const std::function<void()>& tune) const {
+  const LaunchPause pause;
   std::lock_guard lock(tuning_);
   try {
     tune();

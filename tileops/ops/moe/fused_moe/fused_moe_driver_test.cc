@@ -11,8 +11,10 @@
 #include "tests/support/cache_folder.h"
 #include "tileops/core/call_path.h"
 #include "tileops/core/error_testing.h"
+#include "tileops/core/launch_batch.h"
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/fake_driver.h"
+#include "tileops/cuda/fake_nvrtc.h"
 #include "tileops/cuda/launch.h"
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
@@ -164,6 +166,22 @@ TEST_F(FusedMoEDriver, WhatCameBeforeInjectedCodeHasBeenSent) {
     with_injected(on_gpu({64, kHidden}), on_gpu({64, kExperts}, DType::kF32), w_gate_up, w_down);
     EXPECT_THAT(looking->sent, ElementsAre(1, 5));
   }
+}
+
+TEST_F(FusedMoEDriver, TuningWithinACallPutsNothingOff) {
+  const FusedMoEFwdOp tuned({.top_k = kTopK, .renormalize = true});
+  tuned.request_tune();
+  size_t measured = 0;
+  fake.on_launch = [&](void**) { measured += LaunchBatch::current() == nullptr ? 1 : 0; };
+  const auto call_tuned = [&] {
+    tuned(on_gpu({64, kHidden}), on_gpu({64, kExperts}, DType::kF32), w_gate_up, w_down);
+  };
+  call_tuned();
+  EXPECT_GT(measured, 10U);
+  measured = 0;
+  call_tuned();
+  EXPECT_EQ(measured, 0U) << "tuned once";
+  fake.on_launch = nullptr;
 }
 
 TEST_F(FusedMoEDriver, AnErrorNamesThePathOfCalls) {
