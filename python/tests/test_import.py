@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importing: without torch, without CUDA, and quickly."""
+"""Importing: without torch, without CUDA, and little of the rest."""
 import os
 import subprocess
 import sys
@@ -60,9 +60,7 @@ def test_modules_of_families_import_by_name():
     assert run(code).strip() == "True"
 
 
-def test_import_time():
-    code = """
-import time; start = time.perf_counter(); import tileops_cpp; print(time.perf_counter() - start)
-"""
-    fastest = min(float(run(code)) for _ in range(5))
-    assert fastest < 0.5, f"{fastest:.3f} s"
+def test_importing_brings_in_little():
+    code = "import sys; before = set(sys.modules); import tileops_cpp; print(*sorted(set(sys.modules) - before))"
+    modules = run(code).split()
+    assert "tileops_cpp" in modules and len(modules) < 40, modules

@@ -118,15 +118,19 @@ def test_the_gil_is_released_while_the_library_computes():
             ticks.append(time.perf_counter())
             time.sleep(0.001)
 
+    def ticks_inside_a_call():
+        begin = time.perf_counter()
+        op(*inputs)
+        end = time.perf_counter()
+        return sum(begin < t < end for t in list(ticks))
+
     ticker = threading.Thread(target=tick)
     ticker.start()
-    begin = time.perf_counter()
-    op(*inputs)
-    end = time.perf_counter()
+    # A busy machine may leave the ticker no turn during one call, but not during all.
+    most = max(ticks_inside_a_call() for _ in range(10))
     done.set()
     ticker.join()
-    inside = [t for t in ticks if begin < t < end]
-    assert end - begin > 0.02 and len(inside) >= 5
+    assert most >= 5
 
 
 FORK = """

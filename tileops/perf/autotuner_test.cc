@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the autotuner takes, keeps and refuses; over stated times and over a kernel of known cost.
+// What the autotuner takes, keeps and refuses; over stated times, by a clock that the candidates move.
 #include "tileops/perf/autotuner.h"
 
 #include <gmock/gmock.h>
@@ -8,11 +8,13 @@
 #include <chrono>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/support/cache_folder.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/core/freeze.h"
 #include "tileops/perf/config_choice.h"
+#include "tileops/perf/timer.h"
 
 namespace tileops::perf {
 namespace {
@@ -61,39 +63,51 @@ TEST(PickCandidate, AGainOnOneRoutingMustOutweighALossOnTheOther) {
   EXPECT_EQ(pick_candidate(rounds_of({{100, 80}, {100, 105}}, 0.005, 1)), 1u);
 }
 
-/// A cache folder of its own, and back.
+TEST(CallTimer, ACallOnTheCpuTakesAtLeastItsTime) {
+  CallTimer timer(kCpuDevice);
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  EXPECT_GE(timer.cold_us(nap), 2000);
+  EXPECT_GE(timer.warm_us(nap), 2000);
+}
+
+/// A cache folder and a clock of its own, and back.
 class Autotuner : public ::testing::Test {
  protected:
-  void TearDown() override { thaw(); }
+  void SetUp() override {
+    set_cpu_clock_for_testing([this] { return now_us_; });
+  }
+  void TearDown() override {
+    set_cpu_clock_for_testing({});
+    thaw();
+  }
 
-  /// Candidate i spins for costs_us[i].
+  /// Candidate i takes costs_us[i].
   TuningJob job(const std::string& bucket) {
-    TuningJob job{{"cpu of the test", "spin/cpu", bucket}, kCpuDevice};
+    TuningJob job{{"cpu of the test", "timed/cpu", bucket}, kCpuDevice};
     for (size_t i = 0; i < costs_us_.size(); ++i) {
       job.candidates.push_back({{"cost", static_cast<int64_t>(i)}});
     }
     job.num_scenarios = 2;
-    job.prepare = [this] { return [this](size_t, size_t candidate) { spin(candidate); }; };
+    job.prepare = [this] { return [this](size_t, size_t candidate) { run(candidate); }; };
     return job;
   }
 
-  void spin(size_t candidate) {
+  void run(size_t candidate) {
     ++runs_;
-    const auto until = std::chrono::steady_clock::now() +
-                       std::chrono::duration<double, std::micro>(costs_us_[candidate]);
-    while (std::chrono::steady_clock::now() < until) {
-    }
+    now_us_ += costs_us_[candidate];
   }
 
   const testing::CacheFolder folder_{"autotuner_test"};
-  std::vector<double> costs_us_ = {400, 40, 150};  // far apart: the machine may be busy
+  std::vector<double> costs_us_ = {400, 40, 150};
+  double now_us_ = 0;
   int runs_ = 0;
 };
 
 TEST_F(Autotuner, TheCheapestIsTakenKeptAndNotMeasuredAgain) {
   const TunedConfig tuned = tune(job("a"));
   EXPECT_EQ(tuned.config, (Params{{"cost", int64_t{1}}}));
-  EXPECT_GT(tuned.default_us / tuned.time_us, 3);
+  EXPECT_DOUBLE_EQ(tuned.default_us, 400);
+  EXPECT_DOUBLE_EQ(tuned.time_us, 40);
   const int runs = runs_;
   EXPECT_EQ(tune(job("a")).config, tuned.config);
   EXPECT_EQ(runs_, runs) << "the table knows it";
@@ -132,14 +146,14 @@ TEST_F(Autotuner, FreezeAllowsATableAndNoMeasuring) {
   tune(job("a"));
   freeze();
   EXPECT_EQ(error_of([&] { tune(job("b")); }),
-            "RuntimeError: spin/cpu: no configuration is kept for b on cpu of the test, and "
+            "RuntimeError: timed/cpu: no configuration is kept for b on cpu of the test, and "
             "measuring was ended by freeze(); tune it ahead with `tileops tune`");
 }
 
 class Choice : public Autotuner {
  protected:
   ConfigChoice make(bool forced = false) {
-    ConfigCandidates candidates{"spin/cpu", "c", job("c").candidates, forced};
+    ConfigCandidates candidates{"timed/cpu", "c", job("c").candidates, forced};
     if (forced) candidates.configs = {{{"cost", int64_t{2}}}};
     return {std::move(candidates), "cpu of the test"};
   }

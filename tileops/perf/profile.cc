@@ -102,7 +102,7 @@ DeviceProfile measure() {
     profile.peak_of = "bf16 AMX";
   }
   profile.busy = !measured.quiet;
-  profile.ceiling_gbps = kHeadroom * measured.first_level_gbps;
+  profile.ceiling_gbps = kHeadroom * std::max(measured.first_level_gbps, measured.cache_gbps);
   profile.ceiling_gflops = kHeadroom * profile.peak_gflops;
   return profile;
 }

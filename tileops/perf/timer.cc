@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tileops/core/check.h"
 #include "tileops/cpu/parallel.h"
@@ -15,6 +16,24 @@
 #include "tileops/cuda/launch.h"
 
 namespace tileops::perf {
+namespace {
+
+double steady_us() {
+  const std::chrono::duration<double, std::micro> now =
+      std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+std::function<double()>& cpu_clock() {
+  static std::function<double()> clock = steady_us;
+  return clock;
+}
+
+}  // namespace
+
+void set_cpu_clock_for_testing(std::function<double()> now_us) {
+  cpu_clock() = now_us ? std::move(now_us) : steady_us;
+}
 
 struct CallTimer::Clock {
   virtual ~Clock() = default;
@@ -30,10 +49,9 @@ struct CallTimer::CpuClock final : Clock {
     });
   }
   double time_us(const std::function<void()>& call) override {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = cpu_clock()();
     call();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-        .count();
+    return cpu_clock()() - start;
   }
 
   static size_t buffer_bytes() {

@@ -32,6 +32,10 @@ class CallTimer {
   std::unique_ptr<Clock> clock_;
 };
 
+/// For tests: the clock, in microseconds, that times calls on the CPU; empty for the host's own.
+/// Not to be set while calls are timed.
+void set_cpu_clock_for_testing(std::function<double()> now_us);
+
 using Calls = std::vector<std::function<void()>>;
 
 /// Times of calls that do the same work on different inputs, in microseconds of one call.
