@@ -65,7 +65,7 @@ std::shared_ptr<WindowMeanOp> WindowMeanOp::from_params(const Params& params,
 }
 
 Tensor WindowMeanOp::invoke(const tileops::Op& op, const Tensor& x) {
-  const Tensor inputs[] = {x};
+  const Tensor* inputs[] = {&x};
   return op.call({inputs, {}})[0];
 }
 
@@ -83,7 +83,7 @@ std::shared_ptr<SmoothOp> SmoothOp::from_params(const Params&, const OpOptions& 
 }
 
 Tensor SmoothOp::invoke(const tileops::Op& op, const Tensor& x) {
-  const Tensor inputs[] = {x};
+  const Tensor* inputs[] = {&x};
   return op.call({inputs, {}})[0];
 }
 

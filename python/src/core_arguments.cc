@@ -183,8 +183,7 @@ struct LentArguments {
   nb::dict named;
 };
 
-void lend_inputs(const Slots& slots, std::span<const Tensor> inputs, CallFrame& frame,
-                 LentArguments& lent) {
+void lend_inputs(const Slots& slots, TensorRefs inputs, CallFrame& frame, LentArguments& lent) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     nb::object object = frame.lend(inputs[i]);
     if (!slots.keyword_only[i])

@@ -25,7 +25,10 @@ class InlineVector {
     other.clear();
   }
   InlineVector& operator=(const InlineVector& other) {
-    if (this != &other) *this = InlineVector(other);
+    if (this == &other) return *this;
+    clear();
+    std::uninitialized_copy_n(other.values_, other.size_, values_);
+    size_ = other.size_;
     return *this;
   }
   InlineVector& operator=(InlineVector&& other) noexcept {

@@ -32,15 +32,17 @@ int64_t num_elements(const Shape& shape) {
   return is_empty ? 0 : product;
 }
 
-Strides contiguous_strides(const Shape& shape) {
-  num_elements(shape);
-  Strides strides = shape;
-  int64_t stride = 1;
+Contiguous::Contiguous(const Shape& shape) : strides(shape) {
+  bool is_empty = false;
+  int64_t product = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+    strides[i] = product;
+    is_empty |= shape[i] == 0;
+    if (shape[i] < 0 || __builtin_mul_overflow(product, std::max<int64_t>(shape[i], 1), &product)) {
+      tileops::num_elements(shape);  // raises
+    }
   }
-  return strides;
+  num_elements = is_empty ? 0 : product;
 }
 
 int64_t extent_elements(const Shape& shape, const Strides& strides) {

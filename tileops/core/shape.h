@@ -41,8 +41,14 @@ using Strides = Dims;
 /// Number of elements. Errors: kShape for a negative size, or where the product of the sizes that
 /// are not 0 goes beyond int64.
 int64_t num_elements(const Shape& shape);
-/// Row-major strides, in elements; a size of 0 counts as 1. Errors: as num_elements.
-Strides contiguous_strides(const Shape& shape);
+/// A contiguous tensor's elements and its row-major strides, in elements; in these a size of 0
+/// counts as 1. Errors: as num_elements.
+struct Contiguous {
+  explicit Contiguous(const Shape& shape);
+  Strides strides;
+  int64_t num_elements = 0;
+};
+inline Strides contiguous_strides(const Shape& shape) { return Contiguous(shape).strides; }
 /// Elements from the first one to just past the last one in memory; 0 where there are none.
 /// Errors: kShape for differing ranks, a negative size or stride, an extent beyond int64.
 int64_t extent_elements(const Shape& shape, const Strides& strides);

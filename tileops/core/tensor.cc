@@ -84,12 +84,12 @@ Storage::~Storage() {
 }
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, const Shape& shape,
-               const Strides& strides, DType dtype)
+               const Strides& strides, int64_t num_elements, DType dtype)
     : storage_(std::move(storage)),
       offset_bytes_(offset_bytes),
       shape_(shape),
       strides_(strides),
-      num_elements_(tileops::num_elements(shape)),
+      num_elements_(num_elements),
       dtype_(dtype) {
   if (num_elements_ != 0 && storage_->data() != nullptr) {
     data_ = static_cast<std::byte*>(storage_->data()) + offset_bytes;
@@ -97,8 +97,10 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, const Sha
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  const int64_t bytes = checked_bytes(tileops::num_elements(shape), dtype, shape);
-  return Tensor(allocate_storage(bytes, device), 0, shape, contiguous_strides(shape), dtype);
+  const Contiguous contiguous(shape);
+  const int64_t bytes = checked_bytes(contiguous.num_elements, dtype, shape);
+  return Tensor(allocate_storage(bytes, device), 0, shape, contiguous.strides,
+                contiguous.num_elements, dtype);
 }
 
 Tensor Tensor::from_values(const Shape& shape, DType dtype, std::span<const double> values) {
@@ -130,7 +132,7 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Strides& strides,
                   address);
   }
   auto storage = std::make_shared<LentStorage>(data, bytes, device, std::move(owner));
-  return Tensor(std::move(storage), 0, shape, strides, dtype);
+  return Tensor(std::move(storage), 0, shape, strides, tileops::num_elements(shape), dtype);
 }
 
 int Tensor::resolve_dim(const char* who, int dim) const {
@@ -195,7 +197,11 @@ bool Tensor::overlaps(const Tensor& other) const {
     return static_cast<uintptr_t>(extent_elements(t.shape_, t.strides_) * dtype_bytes(t.dtype_));
   };
   const uintptr_t mine = first_byte(*this), others = first_byte(other);
-  return mine <= others ? others - mine < extent_bytes(*this) : mine - others < extent_bytes(other);
+  const Tensor& lower = mine <= others ? *this : other;
+  const uintptr_t distance = mine <= others ? others - mine : mine - others;
+  const auto rest_of_storage =
+      static_cast<uintptr_t>(lower.storage_->bytes() - lower.offset_bytes_);
+  return distance < rest_of_storage && distance < extent_bytes(lower);
 }
 
 bool Tensor::is_same_view(const Tensor& other) const {

@@ -99,7 +99,7 @@ class Tensor {
 
  private:
   Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, const Shape& shape,
-         const Strides& strides, DType dtype);
+         const Strides& strides, int64_t num_elements, DType dtype);
   Tensor view(const Shape& shape, const Strides& strides, int64_t offset_elements) const;
   int resolve_dim(const char* who, int dim) const;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tileops/core/error_testing.h"
+#include "tileops/core/tensor_refs.h"
 
 namespace tileops {
 namespace {
@@ -222,6 +223,15 @@ TEST(Tensor, OverlapIsByBytesTouched) {
   const Tensor borrowed =
       Tensor::from_blob(tensor.data(), {24}, {1}, DType::kF32, kCpuDevice, nullptr);
   EXPECT_TRUE(borrowed.overlaps(tensor.select(1, 5)));
+  const auto borrowed_from = [&](int64_t element) {
+    return Tensor::from_blob(tensor.data_as<float>() + element, {8}, {1}, DType::kF32, kCpuDevice,
+                             nullptr);
+  };
+  EXPECT_TRUE(borrowed_from(23).overlaps(tensor));
+  EXPECT_TRUE(tensor.overlaps(borrowed_from(23)));
+  EXPECT_FALSE(borrowed_from(23).overlaps(tensor.narrow(0, 0, 3)));
+  EXPECT_FALSE(borrowed_from(24).overlaps(tensor));
+  EXPECT_FALSE(tensor.overlaps(borrowed_from(24)));
   EXPECT_FALSE(tensor.narrow(0, 1, 0).overlaps(tensor));
 }
 
@@ -232,6 +242,19 @@ TEST(Tensor, SameViewMeansEveryFact) {
   EXPECT_FALSE(tensor.transpose(0, 1).is_same_view(tensor));
   EXPECT_FALSE(tensor.select(0, 0).is_same_view(tensor.select(0, 1)));
   EXPECT_TRUE(Tensor().is_same_view(Tensor()));
+}
+
+TEST(TensorRefs, ViewAnArrayOrPointers) {
+  const std::vector<Tensor> array = {iota({2}), Tensor(), iota({3})};
+  const Tensor* pointers[] = {&array[2], &array[0]};
+  EXPECT_TRUE(TensorRefs().empty());
+  const TensorRefs of_array = array, of_pointers = pointers;
+  ASSERT_EQ(of_array.size(), 3U);
+  ASSERT_EQ(of_pointers.size(), 2U);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(&of_array[i], &array[i]);
+  EXPECT_EQ(&of_pointers[0], &array[2]);
+  EXPECT_EQ(&of_pointers[1], &array[0]);
+  EXPECT_EQ(array[0].storage().use_count(), 1) << "nothing is copied";
 }
 
 TEST(MetaTensor, HasFactsAndNoStorage) {

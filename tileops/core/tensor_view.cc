@@ -72,7 +72,7 @@ void copy_row(const Tensor& source, const std::byte* from, int64_t from_stride,
 
 Tensor Tensor::view(const Shape& shape, const Strides& strides, int64_t offset_elements) const {
   return Tensor(storage_, offset_bytes_ + offset_elements * dtype_bytes(dtype_), shape, strides,
-                dtype_);
+                tileops::num_elements(shape), dtype_);
 }
 
 Tensor Tensor::narrow(int dim, int64_t start, int64_t length) const {

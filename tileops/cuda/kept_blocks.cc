@@ -6,11 +6,13 @@
 namespace tileops::cuda {
 
 KeptBlocks::OfStream* KeptBlocks::find(Stream stream) {
+  if (latest_ != nullptr && latest_->first == stream) return &latest_->second;
   auto it = streams_.find(stream);
   if (it == streams_.end()) {
     if (stream.handle != nullptr) return nullptr;
     it = streams_.emplace(stream, OfStream()).first;
   }
+  latest_ = &*it;
   return &it->second;
 }
 
@@ -79,6 +81,7 @@ std::vector<void*> KeptBlocks::close(Stream stream) {
   if (it == streams_.end()) return all;
   for (const auto& list : it->second.small) all.insert(all.end(), list.begin(), list.end());
   for (const LargeBlock& block : it->second.large) all.push_back(block.data);
+  latest_ = nullptr;
   streams_.erase(it);
   return all;
 }

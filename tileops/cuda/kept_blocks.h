@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tileops/core/hash.h"
@@ -80,6 +81,7 @@ class KeptBlocks {
 
   std::mutex mutex_;  // guards the members below
   std::unordered_map<Stream, OfStream, StreamHash> streams_;
+  std::pair<const Stream, OfStream>* latest_ = nullptr;  // of streams_, which was asked for last
   std::unordered_map<void*, size_t>
       oversized_;  // large blocks in use, that serve less than they have
   std::unordered_set<void*> captured_;

@@ -29,6 +29,8 @@ class Results {
   }
   int size() const { return static_cast<int>(tensors_.size()); }
   const Tensor& operator[](int i) const { return tensors_[static_cast<size_t>(i)]; }
+  /// Moves an output out; it is absent here from then on.
+  Tensor take(int i) { return std::move(tensors_[static_cast<size_t>(i)]); }
   const Tensor* begin() const { return tensors_.begin(); }
   const Tensor* end() const { return tensors_.end(); }
   std::span<const Tensor> span() const { return {tensors_.data(), tensors_.size()}; }

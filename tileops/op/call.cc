@@ -4,6 +4,7 @@
 #include "tileops/core/call_path.h"
 #include "tileops/core/check.h"
 #include "tileops/core/launch_batch.h"
+#include "tileops/core/recycled.h"
 #include "tileops/op/op.h"
 
 namespace tileops {
@@ -31,7 +32,8 @@ Call::Call(const Op& op, const spec::CallTensors& tensors)
     : op_(op),
       tensors_(tensors),
       parent_(innermost_call),
-      record_(std::make_shared<CallRecord>(op.op_class(), op.signature_)) {
+      record_(std::allocate_shared<CallRecord>(RecyclingAllocator<CallRecord>(), op.op_class(),
+                                               op.signature_)) {
   const auto inputs = op.entry().inputs();
   for (size_t i = 0; i < inputs.size() && i < tensors.inputs.size(); ++i) {
     if (!inputs[i].metadata) continue;
@@ -99,8 +101,10 @@ CallToken Call::token() {
 
 void Call::file(const Op& sub_op, RecordPtr record) {
   const std::optional<size_t> stage = op_.stage_of(sub_op);
-  std::lock_guard lock(filing_);
+  std::unique_lock lock(filing_, std::defer_lock);
+  if (join_point_ != nullptr) lock.lock();  // threads other than the call's own come through it
   if (stage.has_value()) {
+    if (record_->filed_.empty()) record_->filed_.reserve(op_.op_class().delegate_types().size());
     record_->filed_.push_back({*stage, std::move(record)});
   } else if (unheld_.empty()) {
     unheld_ = sub_op.name();

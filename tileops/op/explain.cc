@@ -70,9 +70,9 @@ class ExplainMode final : public CallMode {
   const Op* parent_op_ = nullptr;
 };
 
-std::vector<Tensor> meta_of(std::span<const Tensor> tensors) {
+std::vector<Tensor> meta_of(TensorRefs tensors) {
   std::vector<Tensor> result;
-  for (const Tensor& tensor : tensors) result.push_back(meta_like(tensor));
+  for (size_t i = 0; i < tensors.size(); ++i) result.push_back(meta_like(tensors[i]));
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tileops/core/growing_list.h"
 #include "tileops/core/launch_batch.h"
 #include "tileops/core/once_map.h"
 #include "tileops/core/tensor.h"
@@ -189,7 +190,6 @@ class Op {
   void warn_unused_given(const DelegateKey& key, const Op& held, const Op& given) const;
   bool holds(const Op& op) const;
   std::optional<size_t> stage_of(const Op& sub_op) const;
-  std::vector<HeldSlot> held() const;
 
   // Kernels and tuning (op_kernels.cc).
   KernelCacheBase& cache(std::string_view interface) const;
@@ -216,9 +216,10 @@ class Op {
   mutable OnceMap<DelegateKey, std::shared_ptr<Op>, DelegateKeyHash> delegates_;
   mutable OnceMap<TargetKernelKey, std::shared_ptr<TargetKernel>, TargetKernelKeyHash>
       target_kernels_;
-  mutable std::mutex mutex_;  // guards held_, serving_ and last_call_
-  mutable std::vector<HeldSlot> held_;
+  mutable std::mutex mutex_;            // guards appending to held_, serving_ and last_call_
+  mutable GrowingList<HeldSlot> held_;  // in build order
   mutable std::shared_ptr<const ServingTarget> serving_;
+  mutable std::atomic<bool> serves_itself_{false};  // serving_ is there and has no builder
   mutable RecordPtr last_call_;
   mutable std::mutex tuning_;  // one tuner at a time
   mutable std::atomic<bool> tuned_{false};

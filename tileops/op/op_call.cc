@@ -57,7 +57,7 @@ Results Op::run_steps(Call& call) const {
                            call.record_->served_by_.empty() ? name() : call.record_->served_by_);
   // Filing can fail and completing cannot: a call that throws leaves last_call as it was (H1).
   if (call.parent_ != nullptr) call.parent_->file(*this, call.record_);
-  if (call.keeps_record_) complete(call.record_);
+  if (call.keeps_record_) complete(std::move(call.record_));
   return results;
 }
 
@@ -76,8 +76,10 @@ RecordPtr Op::last_record() const {
 }
 
 Results Op::run_selected(Call& call) const {
-  const std::shared_ptr<const ServingTarget> serving = settle_target(call);
-  if (serving->builder != nullptr) return run_target(call, *serving);
+  if (!serves_itself_.load(std::memory_order_acquire)) {
+    const std::shared_ptr<const ServingTarget> serving = settle_target(call);
+    if (serving->builder != nullptr) return run_target(call, *serving);
+  }
   call.record_->served_by_ = kBuiltinTarget;
   return forward(call);
 }
@@ -108,6 +110,7 @@ std::shared_ptr<const ServingTarget> Op::settle_target(Call& call) const {
   std::lock_guard lock(mutex_);
   if (serving_ == nullptr) {
     serving_ = std::move(selected);
+    serves_itself_.store(serving_->builder == nullptr, std::memory_order_release);
     call.selected_here_ = true;
   }
   return serving_;
@@ -164,15 +167,12 @@ void Op::undo_selection() const noexcept {
   target_kernels_.clear();
   for (const auto& cache : caches_) cache->clear();
   std::shared_ptr<const ServingTarget> dropped;
-  std::unique_lock lock(mutex_);
-  serving_.swap(dropped);
-  for (size_t i = 0; i < held_.size();
-       ++i) {  // held_ only grows; nothing is copied that could fail
-    const std::shared_ptr<Op> sub_op = held_[i].op;
-    lock.unlock();
-    sub_op->undo_selection();
-    lock.lock();
+  {
+    std::lock_guard lock(mutex_);
+    serving_.swap(dropped);
+    serves_itself_.store(false, std::memory_order_release);
   }
+  for (const HeldSlot& slot : held_) slot.op->undo_selection();
 }
 
 size_t Op::TargetKernelKeyHash::operator()(const TargetKernelKey& key) const {

@@ -59,7 +59,7 @@ std::shared_ptr<Op> Op::hold(const DelegateKey& key, const std::shared_ptr<Op>& 
 
 void Op::check_may_hold(const DelegateKey& key, const Op& sub_op) const {
   const std::string& stage = op_class_.delegate_types()[key.stage].stage;
-  for (const HeldSlot& slot : held()) {
+  for (const HeldSlot& slot : held_) {
     TILEOPS_CHECK(
         ErrorKind::kDelegate, slot.op.get() != &sub_op,
         "{}: the {} offered as ({}, {}) is held already as ({}, {}); hold another instance", name(),
@@ -81,27 +81,20 @@ void Op::warn_unused_given(const DelegateKey& key, const Op& held, const Op& giv
 }
 
 bool Op::holds(const Op& op) const {
-  const std::vector<HeldSlot> slots = held();
-  return std::any_of(slots.begin(), slots.end(), [&](const HeldSlot& slot) {
+  return std::any_of(held_.begin(), held_.end(), [&](const HeldSlot& slot) {
     return slot.op.get() == &op || slot.op->holds(op);
   });
 }
 
 std::optional<size_t> Op::stage_of(const Op& sub_op) const {
-  std::lock_guard lock(mutex_);
   for (const HeldSlot& slot : held_) {
     if (slot.op.get() == &sub_op) return slot.key.stage;
   }
   return std::nullopt;
 }
 
-std::vector<Op::HeldSlot> Op::held() const {
-  std::lock_guard lock(mutex_);
-  return held_;
-}
-
 std::vector<HeldDelegate> Op::held_delegates() const {
-  std::vector<HeldSlot> slots = held();
+  std::vector<HeldSlot> slots(held_.begin(), held_.end());
   std::stable_sort(slots.begin(), slots.end(),
                    [](const HeldSlot& a, const HeldSlot& b) { return a.key.stage < b.key.stage; });
   std::vector<HeldDelegate> result;

@@ -70,7 +70,7 @@ std::vector<KernelConfig> Op::kernel_config() const {
 
 void Op::set_tuned() const {
   tuned_.store(true, std::memory_order_release);
-  for (const HeldSlot& slot : held()) slot.op->set_tuned();
+  for (const HeldSlot& slot : held_) slot.op->set_tuned();
 }
 
 void Op::request_tune() const {

@@ -85,7 +85,7 @@ class TraceMode final : public CallMode {
   Results call_composite(const Op& op, const spec::CallTensors& tensors) {
     check_composition_serves(op, device_);
     Open open{.op = &op};
-    for (const Tensor& input : tensors.inputs) open.inputs.push_back(value_of(op, input));
+    open.inputs = values_of(op, tensors.inputs);
     open_.push_back(std::move(open));
     return run_forward(op, tensors, device_);
   }
@@ -113,8 +113,8 @@ class TraceMode final : public CallMode {
     Results results = infer(op, tensors, facts);
     GraphNode node{
         .name = node_name(op.entry(), facts.effect_branch), .key = op.key(), .stage = stage_path_};
-    for (const Tensor& input : tensors.inputs) node.inputs.push_back(value_of(op, input));
-    for (const Tensor& out : tensors.outs) node.outs.push_back(value_of(op, out));
+    node.inputs = values_of(op, tensors.inputs);
+    node.outs = values_of(op, tensors.outs);
     for (const Tensor& result : results) {
       const int known = find(result);
       node.outputs.push_back(
@@ -152,6 +152,12 @@ class TraceMode final : public CallMode {
                   "forward; a traced forward computes through sub-ops alone",
                   op.name(), to_string(tensor));
     return value;
+  }
+
+  std::vector<GraphValue> values_of(const Op& op, TensorRefs tensors) const {
+    std::vector<GraphValue> values;
+    for (size_t i = 0; i < tensors.size(); ++i) values.push_back(value_of(op, tensors[i]));
+    return values;
   }
 
   Graph graph_;
@@ -204,7 +210,7 @@ Results Graph::run(const spec::CallTensors& tensors) const {
                 "graph of {}: it takes {} inputs and {} outs, got {} and {}", op_, inputs_.size(),
                 outs_.size(), tensors.inputs.size(), tensors.outs.size());
   std::vector<Tensor> values(values_.size());
-  const auto bind = [&](std::span<const Tensor> given, const std::vector<GraphValue>& slots) {
+  const auto bind = [&](TensorRefs given, const std::vector<GraphValue>& slots) {
     for (size_t i = 0; i < slots.size(); ++i) {
       TILEOPS_CHECK(ErrorKind::kType, given[i].defined() == (slots[i] >= 0),
                     "graph of {}: tensor {} was {} when the graph was traced; trace again", op_, i,

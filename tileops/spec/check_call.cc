@@ -64,9 +64,10 @@ class CallCheck {
     facts_.writes = facts_.writes_elements = false;
     for (TensorFacts& facts : facts_.outputs) {
       if (!facts.present) continue;
-      facts.strides = contiguous_strides(facts.shape);
+      const Contiguous contiguous(facts.shape);
+      facts.strides = contiguous.strides;
       facts_.writes = true;
-      facts_.writes_elements = facts_.writes_elements || num_elements(facts.shape) > 0;
+      facts_.writes_elements = facts_.writes_elements || contiguous.num_elements > 0;
     }
   }
 

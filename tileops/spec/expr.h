@@ -184,7 +184,7 @@ struct Env {
   const IndexValue* indices = nullptr;
   const TensorFacts* inputs = nullptr;
   std::span<const TensorFacts> construction = {};
-  std::span<const Tensor> contents = {};   // of the inputs, where contents may be read
+  TensorRefs contents = {};                // of the inputs, where contents may be read
   const RooflineCall* roofline = nullptr;  // where a formula is priced
   std::array<int64_t, kMaxLoops> loops{};
   int64_t iterations = int64_t{1} << 22;  // that all loops together may take

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,7 +12,7 @@
 #include "tileops/core/dtype.h"
 #include "tileops/core/inline_vector.h"
 #include "tileops/core/shape.h"
-#include "tileops/core/tensor.h"
+#include "tileops/core/tensor_refs.h"
 
 namespace tileops::spec {
 
@@ -25,8 +24,8 @@ inline constexpr int kMaxIndices = 24;  // forall and let together
 /// Tensor; `outs` has a slot per output that the spec calls `buffer: out` (undefined where not
 /// given), or is empty.
 struct CallTensors {
-  std::span<const Tensor> inputs;
-  std::span<const Tensor> outs;
+  TensorRefs inputs;
+  TensorRefs outs;
 };
 
 struct TensorFacts {

@@ -32,10 +32,10 @@ std::shared_ptr<MoEExpertMLPFwdOp> MoEExpertMLPFwdOp::from_params(const Params& 
 Tensor MoEExpertMLPFwdOp::invoke(const Op& op, const Tensor& expert_input, const Tensor& w_gate_up,
                                  const Tensor& w_down, const Tensor& layout_metadata,
                                  const Optional& optional) {
-  const Tensor inputs[] = {expert_input,    w_gate_up,          w_down,
-                           layout_metadata, optional.b_gate_up, optional.b_down};
-  const Tensor outs[] = {optional.out};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&expert_input,    &w_gate_up,          &w_down,
+                            &layout_metadata, &optional.b_gate_up, &optional.b_down};
+  const Tensor* outs[] = {&optional.out};
+  return op.call({inputs, outs}).take(0);
 }
 
 Results MoEExpertMLPFwdOp::forward(Call& call) const {

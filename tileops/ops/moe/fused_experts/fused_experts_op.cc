@@ -95,10 +95,10 @@ Tensor FusedMoEExpertsFwdOp::invoke(const Op& op, const Tensor& hidden_states,
                                     const Tensor& w_gate_up, const Tensor& w_down,
                                     const Optional& optional) {
   const WorkspaceScope scope(optional.workspace);
-  const Tensor inputs[] = {hidden_states, topk_weights,       topk_ids,       w_gate_up,
-                           w_down,        optional.b_gate_up, optional.b_down};
-  const Tensor outs[] = {optional.output};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&hidden_states, &topk_weights,       &topk_ids,       &w_gate_up,
+                            &w_down,        &optional.b_gate_up, &optional.b_down};
+  const Tensor* outs[] = {&optional.output};
+  return op.call({inputs, outs}).take(0);
 }
 
 int64_t FusedMoEExpertsFwdOp::workspace_bytes(int64_t num_tokens, int64_t top_k,

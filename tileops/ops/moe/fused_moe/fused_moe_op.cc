@@ -32,23 +32,24 @@ FusedMoEFwdOp::Output FusedMoEFwdOp::invoke(const Op& op, const Tensor& hidden_s
                                             const Tensor& gating_output, const Tensor& w_gate_up,
                                             const Tensor& w_down, const Optional& optional) {
   const WorkspaceScope scope(optional.workspace);
-  const Tensor inputs[] = {
-      hidden_states,   gating_output,           w_gate_up, w_down, optional.b_gate_up,
-      optional.b_down, optional.correction_bias};
-  const Results results = op.call({inputs, {}});
-  return {results[0], results[1], results[2]};
+  const Tensor* inputs[] = {
+      &hidden_states,   &gating_output,           &w_gate_up, &w_down, &optional.b_gate_up,
+      &optional.b_down, &optional.correction_bias};
+  Results results = op.call({inputs, {}});
+  return {results.take(0), results.take(1), results.take(2)};
 }
 
 Results FusedMoEFwdOp::forward(Call& call) const {
-  const RoutedLayer::Output routed = launch_together(
+  RoutedLayer::Output routed = launch_together(
       call,
       [&] {
         return routed_({call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
                         call.input(5), call.input(6)});
       },
       routed_.runs_others_code);
-  if (!return_routing_) return {routed.output, Tensor(), Tensor()};
-  return {routed.output, routed.topk_ids, routed.tokens_per_expert};
+  if (!return_routing_) return {std::move(routed.output), Tensor(), Tensor()};
+  return {std::move(routed.output), std::move(routed.topk_ids),
+          std::move(routed.tokens_per_expert)};
 }
 
 }  // namespace tileops

@@ -58,16 +58,17 @@ void check_injected_experts(std::string_view op, const Routing& routing,
 }
 
 RoutedLayer::Output RoutedLayer::operator()(const RoutedLayerInputs& inputs) const {
-  const FusedTopKFwdOp::Output routes = route_select(inputs.gating_output, inputs.correction_bias);
-  const RoutedTokens tokens{inputs.hidden_states, routes.topk_weights, routes.topk_ids};
+  FusedTopKFwdOp::Output routes = route_select(inputs.gating_output, inputs.correction_bias);
+  RoutedTokens tokens{inputs.hidden_states, std::move(routes.topk_weights),
+                      std::move(routes.topk_ids)};
   const PrepareFinalize::Prepared prepared =
       prepare_finalize->prepare(tokens, inputs.gating_output.shape()[1]);
   const RoutedTokens& local = prepared.tokens;
   const Tensor expert_output = routed_experts(
       local.hidden_states, local.topk_weights, local.topk_ids, inputs.w_gate_up, inputs.w_down,
       FusedMoEExpertsFwdOp::Optional{.b_gate_up = inputs.b_gate_up, .b_down = inputs.b_down});
-  return {prepare_finalize->finalize(expert_output, prepared, tokens), routes.topk_ids,
-          routes.tokens_per_expert};
+  Tensor output = prepare_finalize->finalize(expert_output, prepared, tokens);
+  return {std::move(output), std::move(tokens.topk_ids), std::move(routes.tokens_per_expert)};
 }
 
 }  // namespace tileops

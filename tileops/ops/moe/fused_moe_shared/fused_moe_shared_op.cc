@@ -46,23 +46,23 @@ FusedMoESharedExpertFwdOp::Output FusedMoESharedExpertFwdOp::invoke(
     const Op& op, const Tensor& hidden_states, const Tensor& gating_output, const Tensor& w_gate_up,
     const Tensor& w_down, const Optional& optional) {
   const WorkspaceScope scope(optional.workspace);
-  const Tensor inputs[] = {hidden_states,
-                           gating_output,
-                           w_gate_up,
-                           w_down,
-                           optional.b_gate_up,
-                           optional.b_down,
-                           optional.correction_bias,
-                           optional.shared_w_gate_up,
-                           optional.shared_w_down};
-  const Results results = op.call({inputs, {}});
-  return {results[0], results[1], results[2], results[3]};
+  const Tensor* inputs[] = {&hidden_states,
+                            &gating_output,
+                            &w_gate_up,
+                            &w_down,
+                            &optional.b_gate_up,
+                            &optional.b_down,
+                            &optional.correction_bias,
+                            &optional.shared_w_gate_up,
+                            &optional.shared_w_down};
+  Results results = op.call({inputs, {}});
+  return {results.take(0), results.take(1), results.take(2), results.take(3)};
 }
 
 Results FusedMoESharedExpertFwdOp::forward(Call& call) const {
   const Tensor& shared_w_gate_up = call.input(7);
   Tensor shared_output;
-  const RoutedLayer::Output routed = launch_together(
+  RoutedLayer::Output routed = launch_together(
       call,
       [&] {
         if (shared_w_gate_up.defined()) {
@@ -72,8 +72,11 @@ Results FusedMoESharedExpertFwdOp::forward(Call& call) const {
                         call.input(5), call.input(6)});
       },
       routed_.runs_others_code);
-  if (!return_routing_) return {shared_output, routed.output, Tensor(), Tensor()};
-  return {shared_output, routed.output, routed.topk_ids, routed.tokens_per_expert};
+  if (!return_routing_) {
+    return {std::move(shared_output), std::move(routed.output), Tensor(), Tensor()};
+  }
+  return {std::move(shared_output), std::move(routed.output), std::move(routed.topk_ids),
+          std::move(routed.tokens_per_expert)};
 }
 
 }  // namespace tileops

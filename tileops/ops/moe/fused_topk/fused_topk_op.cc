@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/fused_topk/fused_topk_op.h"
 
+#include <utility>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
@@ -55,16 +57,16 @@ std::vector<AnyImplementation> FusedTopKFwdOp::kernel_types() {
 
 FusedTopKFwdOp::Output FusedTopKFwdOp::invoke(const Op& op, const Tensor& gating_output,
                                               const Tensor& correction_bias) {
-  const Tensor inputs[] = {gating_output, correction_bias};
-  const Results results = op.call({inputs, {}});
-  return {results[0], results[1], results[2]};
+  const Tensor* inputs[] = {&gating_output, &correction_bias};
+  Results results = op.call({inputs, {}});
+  return {results.take(0), results.take(1), results.take(2)};
 }
 
 Results FusedTopKFwdOp::forward(Call& call) const {
-  const Tensor weights = call.output(0), ids = call.output(1), counts = call.output(2);
+  Tensor weights = call.output(0), ids = call.output(1), counts = call.output(2);
   const fused_topk::Args args{call.input(0), call.input(1), weights, ids, counts};
   kernel_for<fused_topk::FusedTopK>(call, make_call(routing_, args)).run(args);
-  return {weights, ids, counts};
+  return {std::move(weights), std::move(ids), std::move(counts)};
 }
 
 }  // namespace tileops

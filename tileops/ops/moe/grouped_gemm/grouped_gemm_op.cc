@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
 
+#include <utility>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
@@ -72,18 +74,18 @@ std::vector<AnyImplementation> MoEGroupedGemmFwdOp::kernel_types() {
 
 Tensor MoEGroupedGemmFwdOp::invoke(const Op& op, const Tensor& a, const Tensor& b,
                                    const Tensor& layout_metadata, const Optional& optional) {
-  const Tensor inputs[] = {a, b, layout_metadata, optional.bias};
-  const Tensor outs[] = {optional.out};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&a, &b, &layout_metadata, &optional.bias};
+  const Tensor* outs[] = {&optional.out};
+  return op.call({inputs, outs}).take(0);
 }
 
 Results MoEGroupedGemmFwdOp::forward(Call& call) const {
-  const Tensor out = call.output();
+  Tensor out = call.output();
   const grouped_gemm::Args args{call.input(0), call.input(1), call.input(2), call.input(3), out};
   kernel_for<grouped_gemm::GroupedGemm>(call,
                                         make_call(layout_, activation_, batch_invariant_, args))
       .run(args);
-  return {out};
+  return {std::move(out)};
 }
 
 }  // namespace tileops

@@ -2,6 +2,7 @@
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_op.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
@@ -90,18 +91,18 @@ Tensor IndexedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,
                                      const Tensor& topk_weights, const Tensor& topk_ids,
                                      const Tensor& w_gate_up, const Tensor& w_down,
                                      const Optional& optional) {
-  const Tensor inputs[] = {hidden_states, topk_weights,       topk_ids,       w_gate_up,
-                           w_down,        optional.b_gate_up, optional.b_down};
-  const Tensor outs[] = {optional.out};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&hidden_states, &topk_weights,       &topk_ids,       &w_gate_up,
+                            &w_down,        &optional.b_gate_up, &optional.b_down};
+  const Tensor* outs[] = {&optional.out};
+  return op.call({inputs, outs}).take(0);
 }
 
 Results IndexedExpertMLPFwdOp::forward(Call& call) const {
-  const Tensor out = call.output();
+  Tensor out = call.output();
   const indexed_expert_mlp::Args args{call.input(0), call.input(1), call.input(2), call.input(3),
                                       call.input(4), call.input(5), call.input(6), out};
   kernel_for<indexed_expert_mlp::IndexedExpertMLP>(call, make_call(settings_, args)).run(args);
-  return {out};
+  return {std::move(out)};
 }
 
 }  // namespace tileops

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/permute_align/permute_align_op.h"
 
+#include <utility>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/op_params.h"
 
@@ -33,14 +35,14 @@ std::vector<AnyImplementation> MoEPermuteAlignFwdOp::kernel_types() {
 }
 
 MoEPermuteAlignFwdOp::Output MoEPermuteAlignFwdOp::invoke(const Op& op, const Tensor& topk_ids) {
-  const Tensor inputs[] = {topk_ids};
-  const Results results = op.call({inputs, {}});
-  return {results[0], results[1], results[2]};
+  const Tensor* inputs[] = {&topk_ids};
+  Results results = op.call({inputs, {}});
+  return {results.take(0), results.take(1), results.take(2)};
 }
 
 Results MoEPermuteAlignFwdOp::forward(Call& call) const {
   const Tensor& topk_ids = call.input(0);
-  const Tensor sorted = call.output(0), blocks = call.output(1), num_rows = call.output(2);
+  Tensor sorted = call.output(0), blocks = call.output(1), num_rows = call.output(2);
   const permute_align::Call spec{.num_experts = num_experts_,
                                  .block_size = block_size_,
                                  .device = call.device(),
@@ -48,7 +50,7 @@ Results MoEPermuteAlignFwdOp::forward(Call& call) const {
                                  .top_k = topk_ids.shape()[1]};
   kernel_for<permute_align::PermuteAlign>(call, spec)
       .run(permute_align::Args{topk_ids, sorted, blocks, num_rows});
-  return {sorted, blocks, num_rows};
+  return {std::move(sorted), std::move(blocks), std::move(num_rows)};
 }
 
 }  // namespace tileops

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/post_permute/post_permute_op.h"
 
+#include <utility>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
@@ -68,17 +70,17 @@ std::vector<AnyImplementation> MoEPostPermuteFwdOp::kernel_types() {
 Tensor MoEPostPermuteFwdOp::invoke(const Op& op, const Tensor& expert_output,
                                    const Tensor& topk_weights, const Tensor& inverse_indices,
                                    const Tensor& out) {
-  const Tensor inputs[] = {expert_output, topk_weights, inverse_indices};
-  const Tensor outs[] = {out};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&expert_output, &topk_weights, &inverse_indices};
+  const Tensor* outs[] = {&out};
+  return op.call({inputs, outs}).take(0);
 }
 
 Results MoEPostPermuteFwdOp::forward(Call& call) const {
-  const Tensor out = call.output();
+  Tensor out = call.output();
   const post_permute::Args args{call.input(0), call.input(1), call.input(2), out};
   kernel_for<post_permute::PostPermute>(call, make_call(layout_, routed_scaling_factor_, args))
       .run(args);
-  return {out};
+  return {std::move(out)};
 }
 
 }  // namespace tileops

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/pre_permute/pre_permute_op.h"
 
+#include <utility>
+
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
 #include "tileops/ops/moe/op_params.h"
@@ -49,16 +51,16 @@ std::vector<AnyImplementation> MoEPrePermuteFwdOp::kernel_types() {
 
 MoEPrePermuteFwdOp::Output MoEPrePermuteFwdOp::invoke(const Op& op, const Tensor& hidden_states,
                                                       const Tensor& local_expert_ids) {
-  const Tensor inputs[] = {hidden_states, local_expert_ids};
-  const Results results = op.call({inputs, {}});
-  return {results[0], results[1], results[2]};
+  const Tensor* inputs[] = {&hidden_states, &local_expert_ids};
+  Results results = op.call({inputs, {}});
+  return {results.take(0), results.take(1), results.take(2)};
 }
 
 Results MoEPrePermuteFwdOp::forward(Call& call) const {
-  const Tensor expert_input = call.output(0), metadata = call.output(1), inverse = call.output(2);
+  Tensor expert_input = call.output(0), metadata = call.output(1), inverse = call.output(2);
   const pre_permute::Args args{call.input(0), call.input(1), expert_input, metadata, inverse};
   kernel_for<pre_permute::PrePermute>(call, make_call(layout_, num_local_experts_, args)).run(args);
-  return {expert_input, metadata, inverse};
+  return {std::move(expert_input), std::move(metadata), std::move(inverse)};
 }
 
 }  // namespace tileops

@@ -2,6 +2,7 @@
 #include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_op.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tileops/core/check.h"
 #include "tileops/ops/moe/elements.h"
@@ -60,17 +61,17 @@ std::vector<AnyImplementation> SharedExpertMLPFwdOp::kernel_types() {
 Tensor SharedExpertMLPFwdOp::invoke(const Op& op, const Tensor& hidden_states,
                                     const Tensor& w_gate_up, const Tensor& w_down,
                                     const Tensor& out) {
-  const Tensor inputs[] = {hidden_states, w_gate_up, w_down};
-  const Tensor outs[] = {out};
-  return op.call({inputs, outs})[0];
+  const Tensor* inputs[] = {&hidden_states, &w_gate_up, &w_down};
+  const Tensor* outs[] = {&out};
+  return op.call({inputs, outs}).take(0);
 }
 
 Results SharedExpertMLPFwdOp::forward(Call& call) const {
-  const Tensor out = call.output();
+  Tensor out = call.output();
   const shared_expert_mlp::Args args{call.input(0), call.input(1), call.input(2), out};
   kernel_for<shared_expert_mlp::SharedExpertMLP>(call, make_call(shard_, batch_invariant_, args))
       .run(args);
-  return {out};
+  return {std::move(out)};
 }
 
 }  // namespace tileops
