@@ -45,7 +45,7 @@ def experts_transformers(w_gate_up, w_down):
 
     class Experts(torch.nn.Module):
         has_gate, has_bias, is_transposed, is_concatenated = True, False, False, True
-        _is_expert_parallel = False  # asked for since transformers 5.19
+        _is_expert_parallel = has_post_expert_norm = False  # asked for since transformers 5.19 and 5.24
 
         def _apply_gate(self, gate_up):
             return silu_and_mul(gate_up)

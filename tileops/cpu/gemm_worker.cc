@@ -6,8 +6,9 @@
 namespace tileops::cpu {
 namespace {
 
-constexpr int64_t kCacheBytes = 1 << 20;   // of packed rows and a panel that stay in a core's L2
-constexpr int64_t kStreamAhead = 6 << 10;  // bytes between a panel's reader and its prefetch
+constexpr int64_t kCacheBytes = 1 << 20;  // of packed rows and a panel that stay in a core's L2
+constexpr int64_t kSlices = kPanelColumns / 2;  // of K: two blocks fetch a panel's rows
+constexpr int64_t kStreamAhead = 6 << 10;       // bytes between a panel's reader and its prefetch
 
 }  // namespace
 
@@ -137,6 +138,40 @@ void GemmWorker::prefetch_unpacked(TileArgs& tile, const GemmTask& task, int64_t
   tile.prefetch_step = kLineBytes;
 }
 
+/// Where K is cut, the rows' parts that the next panel is packed from lie apart. AMX has no use for
+/// short slices, and a slice fetches a line for every 2 of k.
+bool GemmWorker::fetches_row_parts(const TileArgs& tile, int64_t block) const {
+  return tile.k < p_.b.k && block < 2 && p_.b.k_stride == 1 && dtype_bytes(p_.b.dtype) == 2 &&
+         plan_.micro->row_align == 1;
+}
+
+/// The parts of rows that this thread most often packs after these.
+GemmWorker::RowParts GemmWorker::parts_after(const GemmTask& task, int64_t panel, int64_t k,
+                                             int64_t k_end) const {
+  if (panel + 1 < task.panel_end) return {panel + 1, k};
+  if (k_end < p_.b.k) return {task.panel_begin, k_end};
+  return {panel + 1, 0};
+}
+
+/// A block's product in slices of K, each of which fetches the part of one row: from `column` on.
+void GemmWorker::multiply_in_slices(TileArgs tile, const GemmTask& task, int rows,
+                                    const RowParts& parts, int64_t column) const {
+  const int64_t bytes_per_k = plan_.shape.panel_bytes() / plan_.shape.k_padded();
+  const int64_t k = tile.k, slice = round_up(ceil_div(k, kSlices), kKAlign);
+  for (int64_t begin = 0; begin < k; begin += slice, ++column) {
+    tile.k = std::min(slice, k - begin);
+    const std::byte* row = weight_row(task, parts.panel, column);
+    if (row != nullptr) {
+      tile.prefetch = row + parts.k * dtype_bytes(p_.b.dtype);
+      tile.prefetch_step = kLineBytes;
+    }
+    plan_.micro->tile(rows, tile);
+    tile.a += tile.k * plan_.micro->a_bytes_per_k * rows;
+    tile.b += tile.k * bytes_per_k;
+    tile.accumulate = true;
+  }
+}
+
 void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end) {
   const int64_t bytes_per_k = plan_.shape.panel_bytes() / plan_.shape.k_padded();
   TileArgs t{.k = k_end - k,
@@ -160,6 +195,11 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
              k * plan_.micro->a_bytes_per_k * round_up(rows, plan_.micro->row_align);
     tile.prefetch = tile.a;  // a fetch of what is there costs least
     tile.c += begin * ldc_;
+    if (p_.packed_b == nullptr && fetches_row_parts(tile, i)) {
+      multiply_in_slices(tile, task, static_cast<int>(rows), parts_after(task, panel, k, k_end),
+                         i * kSlices);
+      continue;
+    }
     if (p_.packed_b == nullptr) {
       prefetch_unpacked(tile, task, panel, i);
     } else if (blocks == 1) {  // which reads its panel once

@@ -58,6 +58,15 @@ class GemmWorker {
   void multiply_panel(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end);
   const std::byte* panel_after(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end) const;
   void prefetch_unpacked(TileArgs& tile, const GemmTask& task, int64_t panel, int64_t block) const;
+  /// Of the rows of a panel, from element k on.
+  struct RowParts {
+    int64_t panel;
+    int64_t k;
+  };
+  bool fetches_row_parts(const TileArgs& tile, int64_t block) const;
+  RowParts parts_after(const GemmTask& task, int64_t panel, int64_t k, int64_t k_end) const;
+  void multiply_in_slices(TileArgs tile, const GemmTask& task, int rows, const RowParts& parts,
+                          int64_t column) const;
   const float* gather_bias(const GemmTask& task);
   void finish(const GemmTask& task);
 
