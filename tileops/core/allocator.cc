@@ -21,9 +21,10 @@ class CpuAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, Stream) override {
     const size_t alignment = bytes >= kHugeFrom ? kHugePage : kCpuAlignment;
+    const size_t whole_lines = (bytes + kCpuAlignment - 1) & ~(kCpuAlignment - 1);
     void* data = nullptr;
-    if (bytes <= SIZE_MAX - alignment) {
-      data = std::aligned_alloc(alignment, (bytes + kCpuAlignment - 1) & ~(kCpuAlignment - 1));
+    if (bytes > SIZE_MAX - alignment || posix_memalign(&data, alignment, whole_lines) != 0) {
+      data = nullptr;
     }
     // A wish: small pages work too, but each costs a translation every 4 KiB.
     if (data != nullptr && alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);

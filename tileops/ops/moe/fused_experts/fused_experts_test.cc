@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 
 #include "tests/support/against_reference.h"
 #include "tests/support/moe_definition.h"
@@ -219,7 +220,8 @@ Problem zero_weights(const Sizes& m) {
 }
 
 int64_t peak_bytes_of_a_call(const FusedMoEExpertsFwdOp& op, const Problem& p) {
-  auto& allocator = *new PeakAllocator;  // the op's record outlives this
+  static auto& allocators = *new std::deque<PeakAllocator>;  // ops' records outlive a call
+  PeakAllocator& allocator = allocators.emplace_back();
   release_kept_workspace();
   Allocator* outer = set_allocator(DeviceType::kCPU, &allocator);
   run(op, p);
