@@ -219,6 +219,7 @@ TEST(Tensor, OverlapIsByBytesTouched) {
   EXPECT_TRUE(tensor.overlaps(tensor));
   EXPECT_FALSE(tensor.narrow(0, 0, 2).overlaps(tensor.narrow(0, 2, 2)));
   EXPECT_TRUE(tensor.narrow(0, 0, 3).overlaps(tensor.narrow(0, 2, 2)));
+  EXPECT_TRUE(tensor.narrow(0, 2, 2).overlaps(tensor.narrow(0, 3, 1)));
   EXPECT_FALSE(tensor.overlaps(iota({4, 6})));
   const Tensor borrowed =
       Tensor::from_blob(tensor.data(), {24}, {1}, DType::kF32, kCpuDevice, nullptr);

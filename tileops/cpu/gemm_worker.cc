@@ -141,8 +141,8 @@ void GemmWorker::prefetch_unpacked(TileArgs& tile, const GemmTask& task, int64_t
 /// Where K is cut, the rows' parts that the next panel is packed from lie apart. AMX has no use for
 /// short slices, and a slice fetches a line for every 2 of k.
 bool GemmWorker::fetches_row_parts(const TileArgs& tile, int64_t block) const {
-  return tile.k < p_.b.k && block < 2 && p_.b.k_stride == 1 && dtype_bytes(p_.b.dtype) == 2 &&
-         plan_.micro->row_align == 1;
+  return p_.packed_b == nullptr && tile.k < p_.b.k && block < 2 && p_.b.k_stride == 1 &&
+         dtype_bytes(p_.b.dtype) == 2 && plan_.micro->row_align == 1;
 }
 
 /// The parts of rows that this thread most often packs after these.
@@ -195,7 +195,7 @@ void GemmWorker::multiply_panel(const GemmTask& task, int64_t panel, int64_t k, 
              k * plan_.micro->a_bytes_per_k * round_up(rows, plan_.micro->row_align);
     tile.prefetch = tile.a;  // a fetch of what is there costs least
     tile.c += begin * ldc_;
-    if (p_.packed_b == nullptr && fetches_row_parts(tile, i)) {
+    if (fetches_row_parts(tile, i)) {
       multiply_in_slices(tile, task, static_cast<int>(rows), parts_after(task, panel, k, k_end),
                          i * kSlices);
       continue;

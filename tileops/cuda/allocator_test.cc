@@ -6,6 +6,7 @@
 
 #include "tileops/cuda/fake_driver.h"
 #include "tileops/cuda/graph.h"
+#include "tileops/cuda/kept_blocks.h"
 
 namespace tileops::cuda {
 namespace {
@@ -117,6 +118,21 @@ TEST_F(AllocatorTest, WhatAStreamKeepsIsBoundedAndGoesWithIt) {
     EXPECT_EQ(kept(stream, kLarge), 1);
   }
   EXPECT_EQ(fake.live_allocations, before);
+}
+
+TEST(KeptBlocks, AClosedStreamKeepsNothingUntilItIsOpenAgain) {
+  char block = 0;
+  const Stream stream{kCuda0, &block};
+  KeptBlocks blocks;
+  blocks.open(stream);
+  EXPECT_TRUE(blocks.keep(stream, &block, 1000));
+  EXPECT_EQ(blocks.close(stream).size(), 1U);
+  EXPECT_FALSE(blocks.keep(stream, &block, 1000));
+  EXPECT_EQ(blocks.take(stream, 1000), nullptr);
+  blocks.open(stream);
+  EXPECT_EQ(blocks.take(stream, 1000), nullptr);
+  EXPECT_TRUE(blocks.keep(stream, &block, 1000));
+  EXPECT_EQ(blocks.take(stream, 1000), &block);
 }
 
 TEST_F(AllocatorTest, ReleasingFreesAllThatIsKept) {
