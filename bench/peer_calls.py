@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of bench/peers.py: what a PyTorch installation offers for an op."""
+"""The peers of bench/peers.py: what a PyTorch installation offers for an op.
+
+Python TileOPs is the package `tileops` on PyPI, which needs `tilelang` and nvcc; it compiles at its first calls.
+"""
 import torch
 
 # Experts of a layer: peers as (hidden, ids, weights) -> [T, H] ---------------------------------------
@@ -86,11 +89,19 @@ def experts_onednn_f32(w_gate_up, w_down):
     return call
 
 
+def experts_tileops(w_gate_up, w_down):
+    from tileops.moe import FusedMoEExpertsFwdOp
+
+    op = FusedMoEExpertsFwdOp()
+    return lambda hidden, ids, weights: op(hidden, w_gate_up, w_down, weights, ids)
+
+
 EXPERTS = {
     "torch loop": experts_loop,
     "torch._grouped_mm": experts_grouped_mm,
     "transformers grouped_mm": experts_transformers,
 }
+CUDA_EXPERTS = {"Python TileOPs": experts_tileops}
 CPU_EXPERTS = {"vLLM, packed": experts_vllm, "oneDNN, float32": experts_onednn_f32}
 
 
@@ -118,4 +129,56 @@ def gemm_dense(b):
     return lambda a, ends: a @ b[0].T
 
 
-GEMMS = {"torch._grouped_mm": gemm_grouped_mm, "cuBLAS loop": gemm_loop, "dense (ceiling)": gemm_dense}
+def gemm_tileops(b):
+    from tileops.moe import ContiguousLayoutSpec, MoEGroupedGEMMFwdOp
+
+    op = MoEGroupedGEMMFwdOp(ContiguousLayoutSpec.tight_physical_psum())
+    return lambda a, ends: op(a, b, ends)
+
+
+GEMMS = {
+    "torch._grouped_mm": gemm_grouped_mm,
+    "cuBLAS loop": gemm_loop,
+    "dense (ceiling)": gemm_dense,
+    "Python TileOPs": gemm_tileops,
+}
+
+
+# Masked slabs: peers as (a, counts) -> slabs ------------------------------------------------------------
+
+
+def masked_bmm(b):
+    """Every slab in full."""
+    return lambda a, counts: torch.bmm(a, b.transpose(1, 2))
+
+
+def masked_tileops(b):
+    from tileops.moe import MaskedLayoutSpec, MoEGroupedGEMMFwdOp
+
+    calls = {}  # by the slabs' height
+
+    def call(a, counts):
+        op = calls.setdefault(a.shape[1], MoEGroupedGEMMFwdOp(MaskedLayoutSpec(a.shape[1])))
+        return op(a, b, counts)
+
+    return call
+
+
+MASKED_GEMMS = {"torch.bmm": masked_bmm, "Python TileOPs": masked_tileops}
+
+
+# Shared expert: peers as hidden -> [T, H] ---------------------------------------------------------------
+
+
+def shared_expert_torch(w_gate_up, w_down):
+    return lambda hidden: silu_and_mul(hidden @ w_gate_up.T) @ w_down.T
+
+
+def shared_expert_tileops(w_gate_up, w_down):
+    from tileops.moe import SharedExpertMLPFwdOp
+
+    op = SharedExpertMLPFwdOp()
+    return lambda hidden: op(hidden, w_gate_up, w_down)
+
+
+SHARED_EXPERTS = {"torch": shared_expert_torch, "Python TileOPs": shared_expert_tileops}

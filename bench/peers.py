@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the performance table, ours beside what a PyTorch installation offers, in one run.
+"""Rows of the performance table, ours beside what a PyTorch installation offers (Python TileOPs
+among it, where it is installed), in one run.
 
     python3 bench/peers.py --device cuda --json peers.json --html peers.html
     python3 bench/peers.py --device cpu  --json peers.json --html peers.html
@@ -21,7 +22,9 @@ import tempfile
 
 import torch
 
-from peer_calls import CPU_EXPERTS, EXPERTS, GEMMS, silu_and_mul
+from peer_calls import (
+    CPU_EXPERTS, CUDA_EXPERTS, EXPERTS, GEMMS, MASKED_GEMMS, SHARED_EXPERTS, silu_and_mul,
+)
 from peer_timer import Timer
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -105,7 +108,7 @@ def experts_peers(row, routings, weights_of, timer, device):
         return {"error_to_float32": error} | timer.measure(
             [lambda each=each: peer(*each) for each in inputs])
 
-    peers = EXPERTS if device == "cuda" else EXPERTS | CPU_EXPERTS
+    peers = EXPERTS | (CUDA_EXPERTS if device == "cuda" else CPU_EXPERTS)
     return {name: attempt(measure, make) for name, make in peers.items()}
 
 
@@ -113,42 +116,40 @@ def gemm_peers(row, metadata, weights_of, timer, device):
     shapes = row["shapes"]
     (b,) = weights_of.get(shapes["b"])
     inputs = [(random(shapes["a"], 1.0, device), each.to(device)) for each in metadata]
-    if len(shapes["a"]) == 3:  # masked: every slab in full
-        measure = lambda: timer.measure(
-            [lambda a=a: torch.bmm(a, b.transpose(1, 2)) for a, _ in inputs])
-        return {"torch.bmm": attempt(lambda _: measure(), None)}
+    masked = len(shapes["a"]) == 3
     a, ends = inputs[0]
-    row_index = a.shape[0] // 2
-    expert = int((ends <= row_index).sum())
-    want = a[row_index].float() @ b[expert].float().T
+    if masked:
+        expert = a.shape[0] // 2
+        at, row_of_a = (expert, 0), a[expert, 0]
+    else:
+        at = a.shape[0] // 2
+        expert, row_of_a = int((ends <= at).sum()), a[at]
+    want = row_of_a.float() @ b[expert].float().T
 
-    def timed(name):
-        peer = GEMMS[name](b)
-        error = relative_error(peer(*inputs[0])[row_index], want)
-        if name != "dense (ceiling)" and not error < TOLERANCE:
+    def timed(make):
+        peer = make(b)
+        error = relative_error(peer(*inputs[0])[at], want)
+        if make is not GEMMS["dense (ceiling)"] and not error < TOLERANCE:
             return {"error": f"wrong: relative error {error:.1e}"}
         return timer.measure([lambda each=each: peer(*each) for each in inputs])
 
-    return {name: attempt(timed, name) for name in GEMMS}
-
-
-# Shared expert: torch's two products --------------------------------------------------------------------
+    return {name: attempt(timed, make) for name, make in (MASKED_GEMMS if masked else GEMMS).items()}
 
 
 def shared_expert_peers(row, metadata, weights_of, timer, device):
     shapes = row["shapes"]
     w_gate_up, w_down = weights_of.get(shapes["w_gate_up"], shapes["w_down"])
     inputs = [random(shapes["hidden_states"], 1.0, device) for _ in range(row["input_sets"])]
-    peer = lambda hidden: silu_and_mul(hidden @ w_gate_up.T) @ w_down.T
     want = silu_and_mul(w_gate_up.float() @ inputs[0][0].float()) @ w_down.float().T
 
-    def timed(_):
+    def timed(make):
+        peer = make(w_gate_up, w_down)
         error = relative_error(peer(inputs[0])[0], want)
         if not error < TOLERANCE:
             return {"error": f"wrong: relative error {error:.1e}"}
         return timer.measure([lambda each=each: peer(each) for each in inputs])
 
-    return {"torch": attempt(timed, None)}
+    return {name: attempt(timed, make) for name, make in SHARED_EXPERTS.items()}
 
 
 PEERS = {
