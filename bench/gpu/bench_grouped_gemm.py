@@ -3,7 +3,7 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is rows/step x stages c ctas, as 256/32x4c2; g: gathered rows, a: any strides. Times are
+A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; g: gathered rows, a: any strides. Times are
 medians of single calls, each after a flush of L2, and in parentheses of back-to-back calls in one
 CUDA graph.
 """
@@ -55,8 +55,9 @@ def rows():
 
 def parse_tile(text):
     load = {"g": 1, "a": 2}.get(text[-1], 0)
-    tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ga")))
-    return dict(tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas, load=load)
+    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ga")))
+    return dict(tile_features=features, tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas,
+                load=load)
 
 
 _flush = None
@@ -194,7 +195,7 @@ def calibrate():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", default="")
-    parser.add_argument("--tiles", default="128/16x6c1,256/32x4c2")
+    parser.add_argument("--tiles", default="128x128/16x6c1,128x256/32x4c2")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--programmatic", action="store_true")
     parser.add_argument("--split-cost", type=int)

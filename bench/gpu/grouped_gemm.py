@@ -22,6 +22,7 @@ class Config:
     out_type: torch.dtype = torch.bfloat16
     activation: str = "none"
     bias: bool = False
+    tile_features: int = 128
     tile_rows: int = 256
     row_step: int = 32
     stages: int = 4
@@ -29,7 +30,7 @@ class Config:
     load: int = 0  # 0 TMA, 1 gathered rows, 2 any strides
 
     def smem_bytes(self):
-        ring = self.stages * (128 + self.tile_rows) * 128
+        ring = self.stages * (self.tile_features + self.tile_rows) * 128
         free = 232448 - 1024 - ring
         return ring + 2 * next(s for s in (32768, 16384, 8192) if 2 * s <= free) + 1024
 
@@ -38,12 +39,12 @@ class Config:
         return (f"{SPACE}sm90_kernel<{SPACE}Config<{enum('ElementType', TYPES[self.in_type])}, "
                 f"{enum('ElementType', TYPES[self.out_type])}, "
                 f"{enum('ActivationKind', ACTIVATIONS[self.activation])}, "
-                f"{'true' if self.bias else 'false'}, {self.tile_rows}, {self.row_step}, "
+                f"{'true' if self.bias else 'false'}, {self.tile_features}, {self.tile_rows}, {self.row_step}, "
                 f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
         load = " ga"[self.load].strip()
-        return f"{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{load}"
+        return f"{self.tile_features}x{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{load}"
 
 
 class Params(ctypes.Structure):
@@ -111,10 +112,10 @@ _workspace = {}
 
 
 def workspace(config, grid):
-    key = (config.tile_rows, grid)
+    key = (config.tile_features, config.tile_rows, grid)
     if key not in _workspace:
-        _workspace[key] = (torch.empty(grid * 2 * 128 * config.tile_rows // 2, device="cuda"),
-                           torch.zeros(grid * 2 + 3, dtype=torch.int32, device="cuda"))
+        _workspace[key] = (torch.empty(grid * config.tile_features * config.tile_rows, device="cuda"),
+                           torch.zeros(grid * config.tile_features // 64 + 3, dtype=torch.int32, device="cuda"))
     return _workspace[key]
 
 
@@ -157,7 +158,7 @@ class Call:
         self.grid = (grid or sms) // config.ctas * config.ctas
         sums, flags = workspace(config, self.grid)
         p.partial_sums, p.partial_flags = sums.data_ptr(), flags.data_ptr()
-        p.work_counters = flags.data_ptr() + self.grid * 8
+        p.work_counters = flags.data_ptr() + self.grid * config.tile_features // 64 * 4
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
         p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, max(1, -(-k // 64))
         p.lone_tile_k_tiles = p.num_k_tiles * (40 if config.tile_rows <= 128 else 100) // 100

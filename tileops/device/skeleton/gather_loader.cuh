@@ -34,7 +34,7 @@ struct GatherLoader {
           smem.ring.full_[at.stage].arrive_after_cp_async();
         } else if (lane_idx() == 0) {
           want_next<P>(smem, work, k_tile);
-          smem.ring.full_[at.stage].arrive_expect_tx(kTileFeatures * kSwizzleBytes);
+          smem.ring.full_[at.stage].arrive_expect_tx(P::kTileFeatures * kSwizzleBytes);
           load_weights<P>(p, smem, at.stage, k_tile, work.feature_tile, work.expert);
         }
         __syncwarp();

@@ -33,7 +33,7 @@ struct StridedLoader {
       for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
         smem.ring.wait_empty(at);
         if (threadIdx.x == kWarpThreads) want_next<P>(smem, work, k_tile);
-        copy(vector_b, smem.weights[at.stage], kTileFeatures, weight_row, p.b_k_stride, k_tile,
+        copy(vector_b, smem.weights[at.stage], P::kTileFeatures, weight_row, p.b_k_stride, k_tile,
              p.k);
         copy(vector_a, smem.tokens[at.stage], work.num_rows, token_row, p.a_k_stride, k_tile, p.k);
         fence_async_proxy();

@@ -12,33 +12,38 @@ constexpr int kWantNextAhead = 16;
 /// One thread: tells the scheduler, at the right k_tile of a piece, that the next is wanted.
 template <class P>
 __device__ __forceinline__ void want_next(GemmStorage<P>& smem, const Work& work, int k_tile) {
-  if (k_tile != max(work.k_begin, work.k_end - kWantNextAhead)) return;
-  if (P::kCtas == 1 || cluster_cta_rank() == 0) smem.work.wanted_.arrive();
+  if (k_tile == max(work.k_begin, work.k_end - kWantNextAhead)) smem.work.wanted_.arrive();
 }
 
-/// Loads 128 weight rows x 64 values of a k_tile. Plain: a box of 128 rows of [E, N, K]. Gated: a
-/// box of [E, N / 16, 2, 8, K], which puts 8 gate rows before their 8 up rows, so that a thread's
-/// accumulators hold gate and up of the same feature; the map's strides say where they come from.
+/// Loads a tile's weight rows of a k_tile, 128 x 64 values at a time. Plain: a box of 128 rows of
+/// [E, N, K]. Gated: a box of [E, N / 16, 2, 8, K], which puts 8 gate rows before their 8 up rows,
+/// so that a thread's accumulators hold gate and up of the same feature; the map's strides say where
+/// they come from.
 template <class P>
 __device__ __forceinline__ void load_weights(const typename P::Params& p, GemmStorage<P>& smem,
                                              int stage, int k_tile, int feature_tile, int expert) {
+  constexpr int kBoxFeatures = 128;
   Mbarrier& full = smem.ring.full_[stage];
   const int k = k_tile * kTileK;
-  if constexpr (P::kGated) {
-    tma_load_5d(smem.weights[stage], &p.weights, full, k, 0, 0, feature_tile * (kTileFeatures / 16),
-                expert);
-  } else {
-    tma_load_3d(smem.weights[stage], &p.weights, full, k, feature_tile * kTileFeatures, expert);
+#pragma unroll
+  for (int row = 0; row < P::kTileFeatures; row += kBoxFeatures) {
+    uint8_t* to = smem.weights[stage] + row * kSwizzleBytes;
+    const int feature = feature_tile * P::kTileFeatures + row;
+    if constexpr (P::kGated) {
+      tma_load_5d(to, &p.weights, full, k, 0, 0, feature / 16, expert);
+    } else {
+      tma_load_3d(to, &p.weights, full, k, feature, expert);
+    }
   }
 }
 
-/// Both operands by TMA. Token rows come in boxes of 64 and 16, only the live ones; the CTAs of a
-/// cluster take the boxes in turn and multicast them.
+/// Both operands by TMA. Token rows come in boxes of 64 and 16, only the live ones, each asked for
+/// by a lane of its own; the CTAs of a cluster take the boxes in turn and multicast them.
 template <class P>
 struct TmaLoader {
   static constexpr int kWarps = 1;
   static constexpr int kArrivals = 1;
-  static constexpr int kRegisters = 56;  // a thread, of the producer warpgroup
+  static constexpr int kRegisters = 40;  // a thread, of the producer warpgroup
   static constexpr bool kWritesByThreads = false;
   static constexpr int kLargeBox = 64;
   static constexpr int kSmallBox = 16;
@@ -54,7 +59,8 @@ struct TmaLoader {
     for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
       const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
       const int rows = (work.num_rows + kSmallBox - 1) / kSmallBox * kSmallBox;
-      const uint32_t bytes = (kTileFeatures + rows) * kSwizzleBytes;
+      const uint32_t bytes = (P::kTileFeatures + rows) * kSwizzleBytes;
+      const Box box = box_of_lane(p, rows, cta_rank);
       int k_ahead = work.k_begin;  // the weights of earlier k_tiles are on their way
       if (starts_early) {
         k_ahead = min(work.k_end, work.k_begin + P::kStages);
@@ -69,20 +75,23 @@ struct TmaLoader {
           smem.ring.wait_empty(at);
           at.advance();
         }
-        if (lane_idx() == 0) {
-          RingPosition<P::kStages> to = first;
-          for (int i = 0; i < together; ++i) {
-            want_next<P>(smem, work, k_tile + i);
-            if (k_tile + i >= k_ahead) {
+        RingPosition<P::kStages> to = first;
+        for (int i = 0; i < together; ++i, ++k_tile) {
+          if (lane_idx() == 0) {
+            if (cta_rank == 0) want_next<P>(smem, work, k_tile);
+            if (k_tile >= k_ahead) {
               smem.ring.full_[to.stage].arrive_expect_tx(bytes);
-              load_weights<P>(p, smem, to.stage, k_tile + i, feature_tile, work.expert);
+              load_weights<P>(p, smem, to.stage, k_tile, feature_tile, work.expert);
             }
-            load_tokens(p, smem, to.stage, k_tile + i, work.first_row, rows, cta_rank);
-            to.advance();
           }
+          if (box.is_mine) {
+            tma_load_2d<P::kCtas>(smem.tokens[to.stage] + box.row * kSwizzleBytes, box.map,
+                                  smem.ring.full_[to.stage], k_tile * kTileK,
+                                  work.first_row + box.row);
+          }
+          __syncwarp();
+          to.advance();
         }
-        __syncwarp();
-        k_tile += together;
       }
     }
   }
@@ -101,19 +110,21 @@ struct TmaLoader {
     }
   }
 
-  static __device__ __forceinline__ void load_tokens(const typename P::Params& p,
-                                                     GemmStorage<P>& smem, int stage, int k_tile,
-                                                     int first_row, int rows, int cta_rank) {
-    int turn = 0;
-    for (int row = 0; row < rows; ++turn) {
-      const bool large = rows - row >= kLargeBox;
-      if (turn % P::kCtas == cta_rank) {
-        tma_load_2d<P::kCtas>(smem.tokens[stage] + row * kSwizzleBytes,
-                              large ? &p.tokens_large : &p.tokens_small, smem.ring.full_[stage],
-                              k_tile * kTileK, first_row + row);
-      }
-      row += large ? kLargeBox : kSmallBox;
-    }
+  /// Token rows that this lane asks for at each k_tile of a piece, if any.
+  struct Box {
+    const void* map;
+    int row;  // of the tile
+    bool is_mine;
+  };
+  static __device__ __forceinline__ Box box_of_lane(const typename P::Params& p, int rows,
+                                                    int cta_rank) {
+    const int lane = lane_idx();
+    const int num_large = rows / kLargeBox;
+    const bool large = lane < num_large;
+    const int row =
+        large ? lane * kLargeBox : num_large * kLargeBox + (lane - num_large) * kSmallBox;
+    return {large ? &p.tokens_large : &p.tokens_small, row,
+            row < rows && lane % P::kCtas == cta_rank};
   }
 };
 

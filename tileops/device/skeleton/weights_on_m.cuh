@@ -3,10 +3,10 @@
 //
 // An expert's tokens then cost what they are, in steps of 16, instead of tiles of 64 rows, and each
 // weight tile is read once for up to kTileRows tokens. One warpgroup produces: warp 0 schedules,
-// warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply, 64 weight rows
-// each. A cluster's CTAs work on neighbouring weight tiles of the same tokens, in lockstep, and
-// each loads its share of the token rows for all: no parity of tile counts can make one wait for
-// ever.
+// warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply every second
+// strip of 64 weight rows each. A cluster's CTAs work on neighbouring weight tiles of the same
+// tokens, in lockstep, and each loads its share of the token rows for all: no parity of tile counts
+// can make one wait for ever.
 #pragma once
 
 #include "tileops/device/mma/wgmma.cuh"
@@ -16,7 +16,7 @@
 
 namespace tileops::device {
 
-constexpr int kTileFeatures = 128;  // weight rows of a CTA
+constexpr int kStripFeatures = 64;  // weight rows of a wgmma
 constexpr int kMathWarpgroups = 2;
 constexpr int kMathWarps = 8;
 constexpr int kGemmThreads = 384;
@@ -24,7 +24,7 @@ constexpr int kRegistersOfThreeWarpgroups = 504;  // a thread of each
 
 template <class P>
 struct GemmStorage {
-  alignas(1024) uint8_t weights[P::kStages][kTileFeatures * kSwizzleBytes];
+  alignas(1024) uint8_t weights[P::kStages][P::kTileFeatures * kSwizzleBytes];
   alignas(1024) uint8_t tokens[P::kStages][P::kTileRows * kSwizzleBytes];
   alignas(1024) uint8_t staging[kMathWarpgroups][P::kStagingBytes];
   RingBarriers<P::kStages> ring;
@@ -38,19 +38,29 @@ concept WeightsOnMPolicy = requires {
   typename P::Params;
   typename P::Element;
   typename P::Loader;
+  P::kTileFeatures;
   P::kTileRows;
   P::kRowStep;
   P::kStages;
   P::kCtas;
   typename P::Epilogue;
 }
-&&P::kStages >= 2 && P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
+&&P::kTileFeatures % (kMathWarpgroups * kStripFeatures) == 0 && P::kStages >= 2 &&
+    P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
 
-/// accum [64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in flight.
+/// Strips of a tile that a math warpgroup multiplies: every second one.
+template <class P>
+constexpr int kStripsOfWarpgroup = P::kTileFeatures / (kMathWarpgroups * kStripFeatures);
+
+/// A thread's sums, of each of its warpgroup's strips.
+template <class P>
+using Accum = float[kStripsOfWarpgroup<P>][P::kTileRows / 2];
+
+/// accum [strips, 64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in
+/// flight.
 template <class P, int kN>
 __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
-                                           const Work& work, int warpgroup,
-                                           float (&accum)[P::kTileRows / 2]) {
+                                           const Work& work, int warpgroup, Accum<P>& accum) {
   RingPosition<P::kStages> previous = at;
   auto release = [&](const RingPosition<P::kStages>& position) {
     Mbarrier& empty = smem.ring.empty_[position.stage];
@@ -64,13 +74,18 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
   for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
     smem.ring.wait_full(at);
     if constexpr (P::Loader::kWritesByThreads) fence_async_proxy();
-    const uint64_t a = wgmma_descriptor(smem.weights[at.stage] + warpgroup * 64 * kSwizzleBytes);
     const uint64_t b = wgmma_descriptor(smem.tokens[at.stage]);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < kTileK / kWgmmaK; ++k) {
-      Wgmma<typename P::Element, kN>::mma(accum, a + k * kDescriptorStepK,
-                                          b + k * kDescriptorStepK);
+    for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
+      const int strip = i * kMathWarpgroups + warpgroup;
+      const uint64_t a =
+          wgmma_descriptor(smem.weights[at.stage] + strip * kStripFeatures * kSwizzleBytes);
+#pragma unroll
+      for (int k = 0; k < kTileK / kWgmmaK; ++k) {
+        Wgmma<typename P::Element, kN>::mma(accum[i], a + k * kDescriptorStepK,
+                                            b + k * kDescriptorStepK);
+      }
     }
     wgmma_commit();
     if (k_tile > work.k_begin) {
@@ -81,15 +96,15 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
     at.advance();
   }
   wgmma_wait<0>();
-  wgmma_pin(accum);
+#pragma unroll
+  for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) wgmma_pin(accum[i]);
   release(previous);
 }
 
 /// Picks the narrowest product that covers the work's token rows.
 template <class P, int kN = P::kRowStep>
 __device__ __forceinline__ void multiply(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
-                                         const Work& work, int warpgroup,
-                                         float (&accum)[P::kTileRows / 2]) {
+                                         const Work& work, int warpgroup, Accum<P>& accum) {
   if constexpr (kN < P::kTileRows) {
     if (work.num_rows > kN) {
       multiply<P, kN + P::kRowStep>(smem, at, work, warpgroup, accum);
@@ -107,26 +122,31 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
   const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
   const PartialSums<P::kTileRows / 2> partials{reinterpret_cast<Vector16*>(p.partial_sums),
                                                p.partial_flags};
-  auto slot = [&](int of_worker) {
-    return (of_worker * P::kCtas + cta_rank) * kMathWarpgroups + warpgroup;
+  constexpr int kStrips = P::kTileFeatures / kStripFeatures;
+  auto slot = [&](int of_worker, int strip) {
+    return (of_worker * P::kCtas + cta_rank) * kStrips + strip;
   };
-  typename P::Epilogue epilogue(smem.staging[warpgroup], warpgroup, barrier);
+  typename P::Epilogue epilogue(smem.staging[warpgroup], barrier);
   RingPosition<P::kStages> at;
   typename WorkRing<P::kCtas>::Position work_at;
   for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
     // Zeros, not a first product that overwrites: with several widths ptxas would serialise wgmma.
-    float accum[P::kTileRows / 2] = {};
+    Accum<P> accum = {};
     multiply<P>(smem, at, work, warpgroup, accum);
     const int num_values = (work.num_rows + 7) / 8 * 4;
-    if (work.k_begin > 0) {
-      partials.give(slot(worker), accum, num_values, barrier);
-      continue;
+    const int first_strip = (work.feature_tile * P::kCtas + cta_rank) * kStrips;
+#pragma unroll
+    for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
+      const int strip = i * kMathWarpgroups + warpgroup;
+      if (work.k_begin > 0) {
+        partials.give(slot(worker, strip), accum[i], num_values, barrier);
+        continue;
+      }
+      for (int next = 1; next <= work.num_partials; ++next) {
+        partials.add(slot(worker + next, strip), accum[i], num_values, barrier);
+      }
+      epilogue.finish(p, work, first_strip + strip, accum[i]);
     }
-    for (int i = 1; i <= work.num_partials; ++i) {
-      partials.add(slot(worker + i), accum, num_values, barrier);
-    }
-    const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
-    epilogue.finish(p, work, feature_tile, accum);
   }
   epilogue.drain();
 }
@@ -134,8 +154,8 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
 template <class P>
 __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   static_assert(WeightsOnMPolicy<P>,
-                "weights_on_m: P needs Params, Element, Loader, kTileRows, kRowStep (of 16), "
-                "kStages >= 2, kCtas, Epilogue");
+                "weights_on_m: P needs Params, Element, Loader, kTileFeatures (of 128), kTileRows, "
+                "kRowStep (of 16), kStages >= 2, kCtas, Epilogue");
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   static_assert(sizeof(GemmStorage<P>) <= P::kSmemBytes,
                 "weights_on_m: more smem than launched with");

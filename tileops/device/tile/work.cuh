@@ -84,7 +84,8 @@ struct WorkShape {
   int num_k_tiles;
   // The last tiles, which fill no whole wave, are split along K over all workers where that saves
   // more than the hand-over costs. A tile alone lasts as long as lone_tile_k_tiles in a full wave:
-  // fewer than num_k_tiles where a full wave waits for the memory that all share.
+  // fewer than num_k_tiles where a full wave waits for the memory that all share. No share is
+  // shorter than the hand-over.
   int lone_tile_k_tiles;
   int split_cost_k_tiles;
 };
@@ -189,7 +190,8 @@ class WorkScheduler {
   __device__ __forceinline__ void run_rest(int worker, int num_workers, int first_tile) {
     const int num_k_tiles = shape_.num_k_tiles;
     const int64_t units = int64_t{num_tiles() - first_tile} * num_k_tiles;
-    int64_t share = (units + num_workers - 1) / num_workers;
+    int64_t share =
+        max((units + num_workers - 1) / num_workers, int64_t{shape_.split_cost_k_tiles});
     const int64_t unsplit = max(share, int64_t{shape_.lone_tile_k_tiles});
     if (share + shape_.split_cost_k_tiles >= unsplit) share = num_k_tiles;
     int64_t begin = min(units, worker * share);

@@ -236,7 +236,8 @@ TEST_F(GroupedGemmGpu, ErrorsSayWhatIsNeededAndWhatWasFound) {
   const MoEGroupedGemmFwdOp tuned(kTight, {}, {}, {.kernel_config = {{"tile_rows", int64_t{96}}}});
   EXPECT_THAT(
       error_of([&] { tuned(cuda::to_device(cuda::to_host(a).contiguous(), kCuda0), b, metadata); }),
-      HasSubstr("or tile_rows=256, row_step=32, stages=4, ctas=2 here, got tile_rows=96"));
+      HasSubstr("or tile_features=128, tile_rows=256, row_step=32, stages=4, ctas=2 here, "
+                "got tile_rows=96"));
 }
 
 TEST_F(GroupedGemmGpu, ANewRowCountCompilesNothing) {

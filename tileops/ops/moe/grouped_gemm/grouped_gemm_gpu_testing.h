@@ -30,12 +30,11 @@ inline constexpr unsigned kWatchdogSeconds = 120;  // a test that hangs ends the
 
 /// Each tile of sm90_weights_on_m, as kernel_config forces it.
 inline std::vector<Params> forced_tiles() {
-  std::vector<Params> tiles;
-  for (const auto& [rows, ctas] : std::initializer_list<std::pair<int64_t, int64_t>>{
-           {64, 1}, {128, 1}, {128, 2}, {192, 2}, {256, 2}}) {
-    tiles.push_back({{"tile_rows", rows}, {"ctas", ctas}});
-  }
-  return tiles;
+  const auto tile = [](int64_t features, int64_t rows, int64_t ctas) -> Params {
+    return {{"tile_features", features}, {"tile_rows", rows}, {"ctas", ctas}};
+  };
+  return {tile(128, 64, 1),  tile(256, 64, 1),  tile(128, 128, 1),
+          tile(128, 128, 2), tile(128, 192, 2), tile(128, 256, 2)};
 }
 
 /// Skips where there is no Hopper GPU; builds all programs once, on all processors.

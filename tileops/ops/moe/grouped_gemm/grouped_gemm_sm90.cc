@@ -81,7 +81,8 @@ Sm90Config config_of(const Call& call, bool fits_tma) {
 }
 
 Params params_of(const Sm90Config& config) {
-  return {{"tile_rows", int64_t{config.tile_rows}},
+  return {{"tile_features", int64_t{config.tile_features}},
+          {"tile_rows", int64_t{config.tile_rows}},
           {"row_step", int64_t{config.row_step}},
           {"stages", int64_t{config.stages}},
           {"ctas", int64_t{config.ctas}}};
@@ -89,6 +90,7 @@ Params params_of(const Sm90Config& config) {
 
 /// `chosen` with the tile of another that loads in the same way.
 Sm90Config with_tile_of(const Sm90Config& tile, Sm90Config chosen) {
+  chosen.tile_features = tile.tile_features;
   chosen.tile_rows = tile.tile_rows;
   chosen.row_step = tile.row_step;
   chosen.stages = tile.stages;
@@ -145,6 +147,12 @@ std::vector<cuda::ProgramSpec> programs() {
   return true;
 }();
 
+/// Tuning fills slabs by half: a wide tile that is best then reads a fuller slab's weights twice.
+bool is_rival(const Sm90Config& reachable, const Sm90Config& chosen, const Call& call) {
+  const bool too_wide = call.layout.is_masked() && reachable.tile_features > chosen.tile_features;
+  return reachable.load == chosen.load && !too_wide;
+}
+
 /// What is forced alone; else what choose_config says, then its rivals.
 std::vector<Sm90Config> configs_of(const Call& call, bool fits_tma, const Params& forced) {
   const Sm90Config chosen = config_of(call, fits_tma);
@@ -152,7 +160,7 @@ std::vector<Sm90Config> configs_of(const Call& call, bool fits_tma, const Params
   std::vector<Sm90Config> configs = {chosen};
   for (const Sm90Config& reachable : kReachableConfigs) {
     const Sm90Config config = with_tile_of(reachable, chosen);
-    if (reachable.load == chosen.load && !(config == chosen)) configs.push_back(config);
+    if (is_rival(reachable, chosen, call) && !(config == chosen)) configs.push_back(config);
   }
   return configs;
 }

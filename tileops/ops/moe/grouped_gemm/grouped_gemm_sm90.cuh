@@ -67,10 +67,12 @@ template <class C>
 class Epilogue;
 
 /// Policy of the weights-on-M skeleton.
-/// kTileRows: token rows of a tile; kRowStep: steps in which the product's width follows the rows
-/// that are there; kStages: ring depth; kCtas: CTAs of a cluster, which share token rows.
+/// kTileFeatures: weight rows of a tile; kTileRows: its token rows; kRowStep: steps in which the
+/// product's width follows the rows that are there; kStages: ring depth; kCtas: CTAs of a cluster,
+/// which share token rows.
 template <ElementType kIn, ElementType kOut, ActivationKind kActivation, bool kHasBiasOf,
-          int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf, LoadKind kLoad>
+          int kTileFeaturesOf, int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf,
+          LoadKind kLoad>
 struct Config {
   using Params = GroupedGemmSm90Params;
   using Element = typename ElementOf<kIn>::Type;
@@ -78,18 +80,19 @@ struct Config {
   using Activation = typename ActivationOf<kActivation>::Type;
   using Loader = typename LoaderOf<kLoad, Config>::Type;
   using Epilogue = grouped_gemm::Epilogue<Config>;
+  static constexpr int kTileFeatures = kTileFeaturesOf;
   static constexpr int kTileRows = kTileRowsOf;
   static constexpr int kRowStep = kRowStepOf;
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
-  static constexpr int kStagingBytes = staging_bytes(kTileRowsOf, kStagesOf);
-  static constexpr int kSmemBytes = smem_bytes(kTileRowsOf, kStagesOf);
+  static constexpr int kStagingBytes = staging_bytes(kTileFeaturesOf, kTileRowsOf, kStagesOf);
+  static constexpr int kSmemBytes = smem_bytes(kTileFeaturesOf, kTileRowsOf, kStagesOf);
   static constexpr bool kStridedOut = kLoad == LoadKind::kStrided;
   static constexpr bool kHasBias = kHasBiasOf;
   static constexpr bool kGated = device::kIsGated<Activation>;
   static constexpr bool kInterleaved = kActivation == ActivationKind::kSwigluOai;
-  /// Output features of a CTA: a gated one comes of two weight rows.
-  static constexpr int kOutFeatures = device::kTileFeatures / (kGated ? 2 : 1);
+  /// Weight rows of an output feature.
+  static constexpr int kRowsOfFeature = kGated ? 2 : 1;
 
   /// Schedules and loads weights before the kernel before has ended.
   static __device__ __forceinline__ bool starts_early(const Params& p) {
@@ -97,7 +100,7 @@ struct Config {
   }
 
   static __device__ __forceinline__ int num_feature_tiles(const Params& p) {
-    constexpr int kOfCluster = kOutFeatures * kCtas;
+    constexpr int kOfCluster = kTileFeatures / kRowsOfFeature * kCtas;
     return (p.num_features + kOfCluster - 1) / kOfCluster;
   }
 
@@ -121,13 +124,14 @@ struct Config {
 
   /// Row of an expert's weights that stands in row `row` of feature tile `feature_tile`; -1: none.
   static __device__ __forceinline__ int64_t weight_row(const Params& p, int feature_tile, int row) {
+    const int64_t first = int64_t{feature_tile} * (kTileFeatures / kRowsOfFeature);
     if constexpr (kGated) {
-      const int64_t feature = feature_tile * kOutFeatures + row / 16 * 8 + row % 8;
+      const int64_t feature = first + row / 16 * 8 + row % 8;
       const int64_t is_up = row / 8 % 2;
       if (feature >= p.num_features) return -1;
       return kInterleaved ? 2 * feature + is_up : feature + is_up * p.up_distance;
     } else {
-      const int64_t feature = feature_tile * kOutFeatures + row;
+      const int64_t feature = first + row;
       return feature < p.num_features ? feature : -1;
     }
   }
@@ -146,7 +150,7 @@ struct Config {
   }
 };
 
-/// Turns a finished tile's accumulators into rows of the output.
+/// Turns the accumulators of a finished strip of weight rows into rows of the output.
 template <class C>
 class Epilogue {
  public:
@@ -154,11 +158,10 @@ class Epilogue {
   using Store = device::TransposedStore<C>;
   using Accum = float[C::kTileRows / 2];
 
-  __device__ __forceinline__ Epilogue(uint8_t* staging, int warpgroup, int barrier)
-      : store_(staging, barrier), warpgroup_(warpgroup) {}
+  __device__ __forceinline__ Epilogue(uint8_t* staging, int barrier) : store_(staging, barrier) {}
 
-  __device__ __forceinline__ void finish(const Params& p, const device::Work& work,
-                                         int feature_tile, Accum& accum) {
+  __device__ __forceinline__ void finish(const Params& p, const device::Work& work, int strip,
+                                         Accum& accum) {
     using Out = typename C::Output;
     device::OutputTile tile;
     tile.row0 = static_cast<Out*>(p.out) + work.first_row * p.out_row_stride;
@@ -172,7 +175,7 @@ class Epilogue {
     tile.map_small = &p.out_small;
     tile.first_row = work.first_row;
     tile.num_rows = work.num_rows;
-    tile.first_feature = feature_tile * C::kOutFeatures + warpgroup_ * Store::kFeatures;
+    tile.first_feature = strip * Store::kFeatures;
     tile.num_features = p.num_features;
     if constexpr (C::kHasBias) add_bias(p, work.expert, tile.first_feature, accum);
     store_.store(accum, tile, C::activation(p));
@@ -203,7 +206,6 @@ class Epilogue {
   }
 
   Store store_;
-  const int warpgroup_;
 };
 
 template <class C>

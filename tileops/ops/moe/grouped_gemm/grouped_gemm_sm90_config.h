@@ -30,6 +30,7 @@ struct Sm90Config {
   ElementType out = ElementType::kBF16;
   ActivationKind activation = ActivationKind::kNone;
   bool has_bias = false;
+  int32_t tile_features = 128;
   int32_t tile_rows = 0;
   int32_t row_step = 0;
   int32_t stages = 0;
@@ -37,7 +38,7 @@ struct Sm90Config {
   LoadKind load = LoadKind::kTma;
   bool operator==(const Sm90Config&) const = default;
 
-  int64_t smem_bytes() const { return grouped_gemm::smem_bytes(tile_rows, stages); }
+  int64_t smem_bytes() const { return grouped_gemm::smem_bytes(tile_features, tile_rows, stages); }
 
   /// Every SM, in whole clusters.
   int64_t grid(int64_t num_sms) const { return num_sms / ctas * ctas; }
@@ -48,20 +49,26 @@ struct Sm90Config {
   }
   int64_t split_cost_k_tiles() const { return 4 + tile_rows / 32; }
 
-  /// Workspace of a launch: two warpgroups a CTA, tile_rows / 2 floats a thread.
-  int64_t workspace_floats(int64_t num_sms) const { return grid(num_sms) * 128 * tile_rows; }
-  int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * 2; }
+  /// Workspace of a launch: a tile a CTA, a flag for each strip of 64 weight rows.
+  int64_t workspace_floats(int64_t num_sms) const {
+    return grid(num_sms) * tile_features * tile_rows;
+  }
+  int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * (tile_features / 64); }
 
-  /// What messages call it: "tma 192x5c2 bf16 to f32 silu_and_mul bias".
+  /// What messages call it: "tma 128x192x5c2 bf16 to f32 silu_and_mul bias".
   std::string name() const {
     constexpr const char* kElements[] = {"bf16", "f16", "f32"};
     constexpr const char* kActivations[] = {"none", "silu_and_mul", "gelu_and_mul",
                                             "gelu_tanh_and_mul", "swigluoai"};
     constexpr const char* kLoads[] = {"tma", "gather", "strided"};
-    return std::string(kLoads[static_cast<int>(load)]) + " " + std::to_string(tile_rows) + "x" +
-           std::to_string(stages) + (ctas > 1 ? "c" + std::to_string(ctas) : "") + " " +
-           kElements[static_cast<int>(in)] + " to " + kElements[static_cast<int>(out)] + " " +
-           kActivations[static_cast<int>(activation)] + (has_bias ? " bias" : "");
+    std::string text = kLoads[static_cast<int>(load)];
+    text += " " + std::to_string(tile_features) + "x" + std::to_string(tile_rows);
+    text += "x" + std::to_string(stages);
+    if (ctas > 1) text += "c" + std::to_string(ctas);
+    text.append(" ").append(kElements[static_cast<int>(in)]);
+    text.append(" to ").append(kElements[static_cast<int>(out)]);
+    text.append(" ").append(kActivations[static_cast<int>(activation)]);
+    return has_bias ? text + " bias" : text;
   }
 
   /// The NVRTC name expression of the kernel.
@@ -73,13 +80,16 @@ struct Sm90Config {
     };
     return space + "sm90_kernel<" + space + "Config<" + value_of("ElementType", in) + ", " +
            value_of("ElementType", out) + ", " + value_of("ActivationKind", activation) + ", " +
-           (has_bias ? "true" : "false") + ", " + number(tile_rows) + ", " + number(row_step) +
-           ", " + number(stages) + ", " + number(ctas) + ", " + value_of("LoadKind", load) + ">>";
+           (has_bias ? "true" : "false") + ", " + number(tile_features) + ", " + number(tile_rows) +
+           ", " + number(row_step) + ", " + number(stages) + ", " + number(ctas) + ", " +
+           value_of("LoadKind", load) + ">>";
   }
 };
 
 /// The kernels that selection can reach, but for element types, activation and bias.
 inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .row_step = 16, .stages = 8};
+inline constexpr Sm90Config kWideConfig = {
+    .tile_features = 256, .tile_rows = 64, .row_step = 16, .stages = 5};
 inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .row_step = 16, .stages = 6};
 inline constexpr Sm90Config kSlabConfig = {
     .tile_rows = 128, .row_step = 16, .stages = 6, .ctas = 2};
@@ -91,15 +101,15 @@ inline constexpr Sm90Config kGatherConfig = {
     .tile_rows = 128, .row_step = 16, .stages = 6, .load = LoadKind::kGather};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig,   kFewRowsConfig,   kSlabConfig,
-                                                   kManyRowsConfig, kFullTilesConfig, kGatherConfig,
-                                                   kStridedConfig};
+inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig, kWideConfig,     kFewRowsConfig,
+                                                   kSlabConfig,   kManyRowsConfig, kFullTilesConfig,
+                                                   kGatherConfig, kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
-/// leaves room for. More: most experts' rows in one tile, shared by a cluster; a full slab of 128
-/// rows in a smaller one. Where most tiles are full, the largest; short gated products
-/// (their outputs are half as large) gain more from the deeper ring. Measured on H200:
-/// bench/notes/hopper_gemm.md.
+/// leaves room for; beyond 16 rows twice the features share them. More: most experts' rows in one
+/// tile, shared by a cluster; a full slab of 128 rows in a smaller one. Where most tiles are full,
+/// the largest; short gated products (their outputs are half as large) gain more from the deeper
+/// ring. Measured on H200: bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
   constexpr int64_t kLongK = 4096;
   const auto at_most = [&](int64_t rows) { return problem.num_rows <= rows * problem.num_experts; };
@@ -110,8 +120,10 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
     config = kStridedConfig;
   } else if (problem.is_gathered) {
     config = kGatherConfig;
-  } else if (at_most(masked ? 64 : 32)) {
+  } else if (at_most(masked ? 64 : 16)) {
     config = kDecodeConfig;
+  } else if (!masked && at_most(32)) {
+    config = kWideConfig;
   } else if (masked && at_most(128)) {
     config = kSlabConfig;
   } else if (!masked && at_most(96)) {

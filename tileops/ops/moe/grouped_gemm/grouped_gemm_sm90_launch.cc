@@ -129,15 +129,14 @@ void set_groups(GroupedGemmSm90Params& p, const MGroupedLayout& layout, const Te
   p.metadata_stride = narrow(metadata.strides()[0]);
 }
 
-int64_t max_tile_rows() {
-  int64_t rows = 0;
-  for (const Sm90Config& config : kReachableConfigs)
-    rows = std::max<int64_t>(rows, config.tile_rows);
-  return rows;
-}
-
 /// The partial sums of any configuration, so that a stream's workspace need not grow.
-int64_t sums_bytes(int64_t num_sms) { return num_sms * 128 * max_tile_rows() * sizeof(float); }
+int64_t sums_bytes(int64_t num_sms) {
+  int64_t floats = 0;
+  for (const Sm90Config& config : kReachableConfigs) {
+    floats = std::max(floats, config.workspace_floats(num_sms));
+  }
+  return floats * static_cast<int64_t>(sizeof(float));
+}
 
 cuda::Workspace set_workspace(GroupedGemmSm90Params& p, int64_t num_sms, Stream stream) {
   const int64_t segments_bytes = std::max<int64_t>(p.num_experts, kFewExperts) * kSegmentBytes;

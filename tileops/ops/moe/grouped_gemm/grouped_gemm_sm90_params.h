@@ -41,17 +41,21 @@ using ActivationKind = device::ActivationKind;
 constexpr int64_t kMaxSmemBytes = 232448;  // of one CTA on sm_90
 constexpr int64_t kBarrierBytes = 1024;
 
-/// Dynamic shared memory: a ring of `stages` slots, each of 128 weight rows and tile_rows token
-/// rows of 64 values; staging for each of two warpgroups; barriers.
-TILEOPS_DEVICE constexpr int64_t ring_bytes(int64_t tile_rows, int64_t stages) {
-  return stages * (128 + tile_rows) * 128;
+/// Dynamic shared memory: a ring of `stages` slots, each of tile_features weight rows and tile_rows
+/// token rows of 64 values; staging for each of two warpgroups; barriers.
+TILEOPS_DEVICE constexpr int64_t ring_bytes(int64_t tile_features, int64_t tile_rows,
+                                            int64_t stages) {
+  return stages * (tile_features + tile_rows) * 128;
 }
-TILEOPS_DEVICE constexpr int64_t staging_bytes(int64_t tile_rows, int64_t stages) {
-  const int64_t free = kMaxSmemBytes - kBarrierBytes - ring_bytes(tile_rows, stages);
+TILEOPS_DEVICE constexpr int64_t staging_bytes(int64_t tile_features, int64_t tile_rows,
+                                               int64_t stages) {
+  const int64_t free = kMaxSmemBytes - kBarrierBytes - ring_bytes(tile_features, tile_rows, stages);
   return free >= 2 * 32768 ? 32768 : free >= 2 * 16384 ? 16384 : 8192;
 }
-TILEOPS_DEVICE constexpr int64_t smem_bytes(int64_t tile_rows, int64_t stages) {
-  return ring_bytes(tile_rows, stages) + 2 * staging_bytes(tile_rows, stages) + kBarrierBytes;
+TILEOPS_DEVICE constexpr int64_t smem_bytes(int64_t tile_features, int64_t tile_rows,
+                                            int64_t stages) {
+  return ring_bytes(tile_features, tile_rows, stages) +
+         2 * staging_bytes(tile_features, tile_rows, stages) + kBarrierBytes;
 }
 
 constexpr int64_t kWorkCounters = 3;

@@ -99,13 +99,41 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
   ASSERT_EQ(kernels.size(), 1U);
   std::vector<std::string> names;
   kernels[0]->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre(HasSubstr("tma 64x8 bf16 to bf16 none"),
-                                                     HasSubstr("tma 128x6 bf16 to bf16 none"),
-                                                     HasSubstr("tma 128x6c2 bf16 to bf16 none"),
-                                                     HasSubstr("tma 192x5c2 bf16 to bf16 none"),
-                                                     HasSubstr("tma 256x4c2 bf16 to bf16 none")));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre(HasSubstr("tma 128x64x8 bf16 to bf16 none"),
+                                              HasSubstr("tma 256x64x5 bf16 to bf16 none"),
+                                              HasSubstr("tma 128x128x6 bf16 to bf16 none"),
+                                              HasSubstr("tma 128x128x6c2 bf16 to bf16 none"),
+                                              HasSubstr("tma 128x192x5c2 bf16 to bf16 none"),
+                                              HasSubstr("tma 128x256x4c2 bf16 to bf16 none")));
   EXPECT_TRUE(kernels[0]->tunable());
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
+}
+
+TEST(GroupedGemmSm90, TwoBlocksOfFeaturesShareSeventeenToThirtyTwoRows) {
+  const auto default_of = [](int64_t rows) {
+    Call call = fitting_call();
+    call.num_rows = rows * call.num_experts;
+    return to_string(key_of(call).identity);
+  };
+  EXPECT_THAT(default_of(16), HasSubstr("tma 128x64x8 "));
+  EXPECT_THAT(default_of(17), HasSubstr("tma 256x64x5 "));
+  EXPECT_THAT(default_of(32), HasSubstr("tma 256x64x5 "));
+  EXPECT_THAT(default_of(33), HasSubstr("tma 128x128x6 "));
+}
+
+TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
+  const MoEGroupedGemmFwdOp op(MGroupedLayout::masked(128));
+  const Tensor inputs[] = {Tensor::empty({8, 128, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8}, DType::kI32, kMetaDevice),
+                           {}};
+  std::vector<std::string> names;
+  kernels_for_call(op, {inputs, {}}, kHopper)
+      .at(0)
+      ->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
+  EXPECT_THAT(names, ::testing::Contains(HasSubstr("tma 128x128x6c2 ")));
+  EXPECT_THAT(names, ::testing::Not(::testing::Contains(HasSubstr("tma 256x64x5 "))));
 }
 
 TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
@@ -127,7 +155,8 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   EXPECT_THAT(text(op), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1 (default)"))
       << "no candidate: another library's";
   perf::keep_tuned(key,
-                   {{{"tile_rows", int64_t{192}},
+                   {{{"tile_features", int64_t{128}},
+                     {"tile_rows", int64_t{192}},
                      {"row_step", int64_t{32}},
                      {"stages", int64_t{5}},
                      {"ctas", int64_t{2}}},
@@ -150,7 +179,7 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
   std::vector<cuda::ProgramSpec> specs = cuda::registered_programs();
   std::erase_if(specs, [](const auto& spec) { return !spec.name.starts_with("grouped_gemm "); });
-  EXPECT_EQ(specs.size(), 7U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
+  EXPECT_EQ(specs.size(), 8U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
   std::vector<std::string> names;
   for (const cuda::ProgramSpec& spec : specs) {
     EXPECT_TRUE(spec.uses_wgmma);

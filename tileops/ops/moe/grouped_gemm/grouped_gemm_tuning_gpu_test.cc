@@ -10,6 +10,7 @@
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_gpu_testing.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
 #include "tileops/perf/autotuner.h"
 
@@ -55,11 +56,11 @@ TEST_F(GroupedGemmTuningGpu,
 TEST_F(GroupedGemmTuningGpu, EveryCandidateComputesTheSame) {
   const MoEGroupedGemmFwdOp reference(kTight, {}, {}, {.implementation = "reference"});
   const Tensor want = reference(cuda::to_host(a_), cuda::to_host(b_), cuda::to_host(ends_));
-  for (const int64_t tile_rows : {64, 128, 192, 256}) {
-    const MoEGroupedGemmFwdOp op(kTight, {}, {}, {.kernel_config = {{"tile_rows", tile_rows}}});
+  for (const Params& tile : testing::forced_tiles()) {
+    const MoEGroupedGemmFwdOp op(kTight, {}, {}, {.kernel_config = tile});
     EXPECT_LE(testing::relative_error(cuda::to_host(op(a_, b_, ends_)), want),
               testing::tolerance(DType::kBF16))
-        << tile_rows;
+        << to_string(tile);
     EXPECT_EQ(op.kernel_config().at(0).origin, ConfigOrigin::kForced);
   }
 }

@@ -2,6 +2,7 @@
 // The work of the indexed experts' streaming kernel: routes by expert, shares, tiles.
 #pragma once
 
+#include "tileops/device/ptx/memory.cuh"
 #include "tileops/device/ptx/threads.cuh"
 #include "tileops/ops/moe/indexed_expert_mlp/indexed_expert_mlp_sm90_params.h"
 
@@ -21,11 +22,11 @@ struct Group {
 
 /// Every CTA sorts all routes for itself; dropped ones are left out.
 struct Plan {
-  int32_t ids[kMaxRoutes];        // -1: dropped
-  float weights[kMaxRoutes];      // of the routes as they come
-  int32_t positions[kMaxRoutes];  // of a route among the sorted ones; -1: dropped
-  int32_t tokens[kMaxRoutes];     // of the sorted routes
-  int32_t starts[kMaxRoutes];  // a group starts with the route: its position, else a large number
+  alignas(16) uint32_t ids[kMaxRoutes];  // kDropped, which no id exceeds: dropped
+  float weights[kMaxRoutes];             // of the routes as they come
+  int32_t positions[kMaxRoutes];         // of a route among the sorted ones; -1: dropped
+  int32_t tokens[kMaxRoutes];            // of the sorted routes
+  uint32_t starts[kMaxRoutes / 32];      // bits: a group starts at the position
   Group groups[kMaxRoutes];
   int32_t num_groups;
 
@@ -34,44 +35,65 @@ struct Plan {
     const int num_routes = static_cast<int>(p.num_tokens) * p.top_k;
     const int route = static_cast<int>(threadIdx.x);
     const bool exists = route < num_routes;
-    int id = -1;
-    if (exists) {
-      const int64_t token = route / p.top_k, choice = route % p.top_k;
-      id = static_cast<const int32_t*>(
-          p.ids.data)[token * p.ids.row_stride + choice * p.ids.column_stride];
-      if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(p.num_experts)) id = -1;
-      ids[route] = id;
-      weights[route] = static_cast<const float*>(
-          p.weights.data)[token * p.weights.row_stride + choice * p.weights.column_stride];
-    }
+    const uint32_t id = exists ? load_route(p, route) : kDropped;
+    if (route < kMaxRoutes) ids[route] = id;
+    if (route < kMaxRoutes / 32) starts[route] = 0;
     __syncthreads();
-    int lower = 0, same = 0, same_before = 0;
-#pragma unroll 4
-    for (int other = 0; other < num_routes; ++other) {
-      lower += ids[other] >= 0 && ids[other] < id;
-      same += ids[other] == id;
-      same_before += ids[other] == id && other < route;
-    }
-    const bool kept = exists && id >= 0, starts_group = kept && same_before % kTileColumns == 0;
-    const int position = lower + same_before;
-    if (exists) {
-      positions[route] = kept ? position : -1;
-      starts[route] = starts_group ? position : kMaxRoutes;
-    }
-    if (kept) tokens[position] = route / p.top_k;
+    const Rank rank = exists ? rank_of(id, route, num_routes) : Rank{};
+    const bool starts_group = id != kDropped && rank.same_before % kTileColumns == 0;
+    const int position = rank.lower + rank.same_before;
+    if (exists) positions[route] = id == kDropped ? -1 : position;
+    if (id != kDropped) tokens[position] = route / p.top_k;
+    if (starts_group) atomicOr(starts + position / 32, 1u << position % 32);
     __syncthreads();
-    int before = 0, all = 0;
-#pragma unroll 4
-    for (int other = 0; other < num_routes; ++other) {
-      before += starts[other] < position;
-      all += starts[other] < kMaxRoutes;
-    }
     if (starts_group) {
-      const int left = same - same_before;
-      groups[before] = {id, position, left < kTileColumns ? left : kTileColumns};
+      const int left = rank.same - rank.same_before;
+      groups[starts_before(position)] = {static_cast<int32_t>(id), position,
+                                         left < kTileColumns ? left : kTileColumns};
     }
-    if (threadIdx.x == 0) num_groups = all;
+    if (threadIdx.x == 0) num_groups = starts_before(kMaxRoutes);
     __syncthreads();
+  }
+
+ private:
+  static constexpr uint32_t kDropped = 0xffffffffu;
+
+  /// Other routes by their id: below the route's; equal to it, in all and before the route.
+  struct Rank {
+    int lower = 0, same = 0, same_before = 0;
+  };
+
+  /// The route's id; its weight is kept.
+  __device__ __forceinline__ uint32_t load_route(const IndexedSm90Params& p, int route) {
+    const int64_t token = route / p.top_k, choice = route % p.top_k;
+    weights[route] = static_cast<const float*>(
+        p.weights.data)[token * p.weights.row_stride + choice * p.weights.column_stride];
+    const auto id = static_cast<const uint32_t*>(
+        p.ids.data)[token * p.ids.row_stride + choice * p.ids.column_stride];
+    return id < static_cast<uint32_t>(p.num_experts) ? id : kDropped;
+  }
+
+  __device__ __forceinline__ Rank rank_of(uint32_t id, int route, int num_routes) const {
+    Rank rank;
+#pragma unroll 2
+    for (int first = 0; first < num_routes; first += 4) {
+      const auto four = *reinterpret_cast<const device::Vector16*>(ids + first);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        rank.lower += four.word[i] < id;
+        rank.same += four.word[i] == id;
+        rank.same_before += four.word[i] == id && first + i < route;
+      }
+    }
+    return rank;
+  }
+
+  /// Groups that start below `position`.
+  __device__ __forceinline__ int starts_before(int position) const {
+    int count = 0;
+    for (int word = 0; word < position / 32; ++word) count += __popc(starts[word]);
+    if (position % 32 != 0) count += __popc(starts[position / 32] & ((1u << position % 32) - 1));
+    return count;
   }
 };
 static_assert(kMaxRoutes <= kStreamThreads, "a thread a route");
