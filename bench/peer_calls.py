@@ -3,6 +3,8 @@
 
 Python TileOPs is the package `tileops` on PyPI, which needs `tilelang` and nvcc; it compiles at its first calls.
 """
+import functools
+
 import torch
 
 # Experts of a layer: peers as (hidden, ids, weights) -> [T, H] ---------------------------------------
@@ -155,13 +157,8 @@ def masked_bmm(b):
 def masked_tileops(b):
     from tileops.moe import MaskedLayoutSpec, MoEGroupedGEMMFwdOp
 
-    calls = {}  # by the slabs' height
-
-    def call(a, counts):
-        op = calls.setdefault(a.shape[1], MoEGroupedGEMMFwdOp(MaskedLayoutSpec(a.shape[1])))
-        return op(a, b, counts)
-
-    return call
+    op_of = functools.cache(lambda max_m: MoEGroupedGEMMFwdOp(MaskedLayoutSpec(max_m)))
+    return lambda a, counts: op_of(a.shape[1])(a, b, counts)
 
 
 MASKED_GEMMS = {"torch.bmm": masked_bmm, "Python TileOPs": masked_tileops}

@@ -110,7 +110,7 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
 }
 
-TEST(GroupedGemmSm90, TwoBlocksOfFeaturesShareSeventeenToThirtyTwoRows) {
+TEST(GroupedGemmSm90, AWideTileServesSeventeenToThirtyTwoRows) {
   const auto default_of = [](int64_t rows) {
     Call call = fitting_call();
     call.num_rows = rows * call.num_experts;
