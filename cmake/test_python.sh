@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # cmake/test_python.sh [PYTEST ARGUMENTS]: the Python package on the library of build/dev, with torch and
-# transformers; then the wheel, installed in an environment without torch. Environments live in build/venv;
+# transformers; then the wheel, installed in an environment without torch. cmake/make_venv.sh makes the environments;
 # TILEOPS_PYTHON is the interpreter (default python3), TILEOPS_VENV another environment that has everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,17 +13,8 @@ assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 
   tileops_packages=(python3-venv python3-dev)
   tileops_install_packages
 fi
-make_venv() {  # FOLDER PACKAGE...: once, whole or not at all
-  [ ! -e "$1/complete" ] || return 0
-  rm -rf "$1"
-  "$python" -m venv "$1"
-  "$1/bin/pip" install -q --disable-pip-version-check "${@:2}"
-  touch "$1/complete"
-}
-
-if [ -z "${TILEOPS_VENV:-}" ]; then
-  make_venv "$venv" nanobind scikit-build-core numpy ml_dtypes jax pytest pytest-xdist torch==2.11.0 transformers safetensors
-fi
+cmake/make_venv.sh plain
+[ -n "${TILEOPS_VENV:-}" ] || cmake/make_venv.sh test
 cmake/build.sh dev tileops
 cmake -S python -B build/python -G Ninja -Dtileops_DIR="$PWD/build/dev" -DPython_EXECUTABLE="$(realpath -s "$venv/bin/python")" \
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" > build/python.log
@@ -33,6 +24,5 @@ PYTHONPATH=python "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(npro
 rm -rf build/wheel
 "$venv/bin/pip" wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w build/wheel \
   -C build-dir=../build/python-wheel ./python
-make_venv build/venv/plain numpy
 build/venv/plain/bin/pip install -q --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
 (cd build/venv/plain && ./bin/python ../../../python/tests/smoke.py)
