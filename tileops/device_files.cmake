@@ -13,7 +13,6 @@ set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/ptx/memory.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/ptx/threads.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/ptx/tma.cuh
-  ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/gather_loader.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/strided_loader.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/tma_loader.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/weights_on_m.cuh

@@ -3,7 +3,7 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; g: gathered rows, a: any strides. Times are
+A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; a: any strides. Times are
 medians of single calls, each after a flush of L2, and in parentheses of back-to-back calls in one
 CUDA graph.
 """
@@ -54,10 +54,9 @@ def rows():
 
 
 def parse_tile(text):
-    load = {"g": 1, "a": 2}.get(text[-1], 0)
-    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ga")))
+    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("a")))
     return dict(tile_features=features, tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas,
-                load=load)
+                load=int("a" in text))
 
 
 _flush = None
@@ -114,7 +113,7 @@ def weights(experts, n, k):
 
 
 def make_inputs(tokens, top_k, zipf, experts, k):
-    """(a, metadata, kind, max_m, first rows, counts, source, row_index): a = source[row_index]."""
+    """(a, metadata, kind, max_m, first rows, counts)"""
     if isinstance(tokens, str):
         max_m = top_k
         counts = [max_m if tokens == "full" else max_m // 2] * experts
@@ -124,11 +123,9 @@ def make_inputs(tokens, top_k, zipf, experts, k):
         counts, max_m, kind = route(tokens, top_k, experts, zipf), 0, "psum"
         ends = torch.tensor(counts).cumsum(0).tolist()
         first, rows, metadata = [e - c for e, c in zip(ends, counts)], ends[-1], ends
-    num_sources = tokens if isinstance(tokens, int) else rows
-    source = torch.randn(num_sources, k, dtype=torch.bfloat16, device="cuda")
-    row_index = torch.randint(num_sources, (rows,), dtype=torch.int32, device="cuda")
+    a = torch.randn(rows, k, dtype=torch.bfloat16, device="cuda")
     meta = torch.tensor(metadata, dtype=torch.int32, device="cuda")
-    return source[row_index.long()], meta, kind, max_m, first, counts, source, row_index
+    return a, meta, kind, max_m, first, counts
 
 
 def check_sampled(out, a, b, first, counts, activation):
@@ -141,11 +138,6 @@ def check_sampled(out, a, b, first, counts, activation):
         error = ((got - want).norm() / want.norm()).item()
         worst = max(worst, error if error == error else float("inf"))
     return worst
-
-
-def make_call(config, x, b, out, **options):
-    a, row_index = (x[6], x[7]) if config.load == 1 else (x[0], None)
-    return gg.Call(config, a, b, x[1], out, x[2], 1, x[3], row_index=row_index, **options)
 
 
 def bench_row(row, tiles, peers, options):
@@ -163,7 +155,7 @@ def bench_row(row, tiles, peers, options):
     results = []
     for tile in tiles:
         config = gg.Config(activation=activation, **tile)
-        calls = [make_call(config, x, b, out, **options) for x, out in zip(inputs, outs)]
+        calls = [gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3], **options) for x, out in zip(inputs, outs)]
         outs[0].fill_(float("nan"))
         calls[0]()
         error = check_sampled(outs[0], inputs[0][0], b, inputs[0][4], inputs[0][5], activation)

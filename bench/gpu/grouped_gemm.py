@@ -27,7 +27,7 @@ class Config:
     row_step: int = 32
     stages: int = 4
     ctas: int = 2
-    load: int = 0  # 0 TMA, 1 gathered rows, 2 any strides
+    load: int = 0  # 0 TMA, 1 any strides
 
     def smem_bytes(self):
         ring = self.stages * (self.tile_features + self.tile_rows) * 128
@@ -43,7 +43,7 @@ class Config:
                 f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
-        load = " ga"[self.load].strip()
+        load = " a"[self.load].strip()
         return f"{self.tile_features}x{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{load}"
 
 
@@ -62,9 +62,8 @@ class Params(ctypes.Structure):
                 ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
                 ("metadata_stride", ctypes.c_int32), ("operands_settled", ctypes.c_int32),
-                ("row_index", ctypes.c_void_p), ("a", ctypes.c_void_p),
-                ("a_row_stride", ctypes.c_int64), ("num_source_rows", ctypes.c_int32),
-                ("k", ctypes.c_int32), ("b", ctypes.c_void_p)] + [
+                ("k", ctypes.c_int32), ("a", ctypes.c_void_p), ("a_row_stride", ctypes.c_int64),
+                ("b", ctypes.c_void_p)] + [
                     (name, ctypes.c_int64) for name in (
                         "a_expert_stride", "a_k_stride", "b_expert_stride", "b_row_stride",
                         "b_k_stride", "out_expert_stride", "out_feature_stride",
@@ -123,19 +122,19 @@ class Call:
     """One prepared call: out[rows of e] = a[rows of e] @ b[e].T, launched by calling it."""
 
     def __init__(self, config, a, b, metadata, out, kind="psum", alignment=1, max_m=0, bias=None,
-                 programmatic=False, split_cost=None, grid=None, row_index=None):
+                 programmatic=False, split_cost=None, grid=None):
         experts, n, k = b.shape
         gated = config.activation != "none"
-        rows = a.shape[0] if row_index is None else row_index.numel()
+        rows = a.shape[0]
         p = Params()
-        self._strided(p, a, b, out, row_index, k)
+        self._strided(p, a, b, out, k)
         size = 2
         lda, ldb, ldeb = a.stride(0) * size, b.stride(1) * size, b.stride(0) * size
         if config.load == 0:
             p.tokens_large = driver.tensor_map(a, [k, rows], [lda], [64, 64])
             p.tokens_small = driver.tensor_map(a, [k, rows], [lda], [64, 16])
         f = n // 2
-        if config.load == 2:
+        if config.load == 1:
             pass
         elif not gated:
             p.weights = driver.tensor_map(b, [k, n, experts], [ldb, ldeb], [64, 128, 1])
@@ -143,7 +142,7 @@ class Call:
             near, half = (ldb, f * ldb) if config.activation != "swigluoai" else (2 * ldb, ldb)
             p.weights = driver.tensor_map(b, [k, 8, 2, f // 8, experts],
                                           [near, half, 8 * near, ldeb], [64, 8, 2, 8, 1])
-        if out.dtype != torch.float32 and config.load != 2:
+        if out.dtype != torch.float32 and config.load == 0:
             features = f if gated else n
             box, swizzle = (32, 2) if gated else (64, 3)
             ldo = out.stride(0) * size
@@ -166,12 +165,10 @@ class Call:
         p.up_distance = 1 if config.activation == "swigluoai" else f
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic
-        self.keep = (a, b, metadata, out, bias, row_index)
+        self.keep = (a, b, metadata, out, bias)
 
     @staticmethod
-    def _strided(p, a, b, out, row_index, k):
-        if row_index is not None:
-            p.row_index, p.num_source_rows = row_index.data_ptr(), a.shape[0]
+    def _strided(p, a, b, out, k):
         p.a, p.b, p.k = a.data_ptr(), b.data_ptr(), k
         p.a_row_stride, p.a_k_stride = a.stride()
         p.b_expert_stride, p.b_row_stride, p.b_k_stride = b.stride()

@@ -23,7 +23,7 @@ def main():
     x = bench.make_inputs(tokens, top_k, False, experts, k)
     features = n if activation == "none" else n // 2
     out = torch.empty(x[0].shape[0], features, dtype=torch.bfloat16, device="cuda")
-    call = bench.make_call(config, x, b, out)
+    call = gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3])
     for _ in range(2):
         call()
     torch.cuda.synchronize()

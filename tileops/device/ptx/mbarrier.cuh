@@ -84,12 +84,6 @@ struct Mbarrier {
                  "r"(tx_bytes)
                  : "memory");
   }
-
-  /// Makes the barrier count one arrival of this thread once its earlier cp.async have landed.
-  __device__ __forceinline__ void arrive_after_cp_async() {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(this))
-                 : "memory");
-  }
 };
 
 /// Makes initialised barriers visible to the copy engine and to the other CTAs of the cluster.

@@ -44,14 +44,6 @@ __device__ __forceinline__ void load_matrices(uint32_t (&tiles)[4], uint32_t add
                : "memory");
 }
 
-/// Copies 16 bytes to shared memory asynchronously, the first `source_bytes` of them from `source`,
-/// the others zeros.
-__device__ __forceinline__ void cp_async_16(void* smem, const void* source, int source_bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(smem)),
-               "l"(source), "r"(source_bytes)
-               : "memory");
-}
-
 /// Stores 16 bytes to the place of `pointer` in the shared memory of CTA `cta_rank`.
 __device__ __forceinline__ void store_shared_16_at(void* pointer, uint32_t cta_rank,
                                                    const Vector16& v) {

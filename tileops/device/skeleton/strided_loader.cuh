@@ -8,8 +8,7 @@
 namespace tileops::device {
 
 /// Warps 1 to 3 copy through registers into the swizzle that TMA would write; zeros stand for what
-/// lies beyond K or N. Operands that allow it are read 16 bytes at a time, others by element. Token
-/// rows may be gathered: p.row_index, or null.
+/// lies beyond K or N. Operands that allow it are read 16 bytes at a time, others by element.
 template <class P>
 struct StridedLoader {
   static constexpr int kThreads = 96;
@@ -59,13 +58,8 @@ struct StridedLoader {
 
   static __device__ __forceinline__ const uint16_t* row_of_a(const typename P::Params& p,
                                                              const Work& work, int row) {
-    int64_t source = work.first_row + row;
-    if (p.row_index != nullptr) {
-      const int found = p.row_index[source];
-      source = found >= 0 && found < p.num_source_rows ? found : 0;
-    }
     return static_cast<const uint16_t*>(p.a) + work.expert * p.a_expert_stride +
-           source * p.a_row_stride;
+           (int64_t{work.first_row} + row) * p.a_row_stride;
   }
 
   template <class RowOf>

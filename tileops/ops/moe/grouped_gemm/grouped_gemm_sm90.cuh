@@ -4,7 +4,6 @@
 #pragma once
 
 #include "tileops/device/epilogue/transposed_store.cuh"
-#include "tileops/device/skeleton/gather_loader.cuh"
 #include "tileops/device/skeleton/strided_loader.cuh"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
 
@@ -53,10 +52,6 @@ struct LoaderOf;
 template <class C>
 struct LoaderOf<LoadKind::kTma, C> {
   using Type = device::TmaLoader<C>;
-};
-template <class C>
-struct LoaderOf<LoadKind::kGather, C> {
-  using Type = device::GatherLoader<C>;
 };
 template <class C>
 struct LoaderOf<LoadKind::kStrided, C> {
@@ -138,12 +133,10 @@ struct Config {
 
   /// Into the constant cache of the copy engine, before anything needs them.
   static __device__ __forceinline__ void prefetch_tensor_maps(const Params& p) {
-    if (kLoad != LoadKind::kStrided && threadIdx.x == 0) {
+    if (kLoad == LoadKind::kTma && threadIdx.x == 0) {
       device::prefetch_tensor_map(&p.weights);
-      if (kLoad == LoadKind::kTma) {
-        device::prefetch_tensor_map(&p.tokens_large);
-        device::prefetch_tensor_map(&p.tokens_small);
-      }
+      device::prefetch_tensor_map(&p.tokens_large);
+      device::prefetch_tensor_map(&p.tokens_small);
       device::prefetch_tensor_map(&p.out_large);
       device::prefetch_tensor_map(&p.out_small);
     }

@@ -19,8 +19,7 @@ struct Sm90Problem {
   ElementType out = ElementType::kBF16;
   ActivationKind activation = ActivationKind::kNone;
   bool has_bias = false;
-  bool is_gathered = false;  // rows of a by an index
-  bool fits_tma = true;      // sizes, strides and alignment as grouped_gemm_sm90_params.h asks
+  bool fits_tma = true;  // sizes, strides and alignment as grouped_gemm_sm90_params.h asks
   bool operator==(const Sm90Problem&) const = default;
 };
 
@@ -60,7 +59,7 @@ struct Sm90Config {
     constexpr const char* kElements[] = {"bf16", "f16", "f32"};
     constexpr const char* kActivations[] = {"none", "silu_and_mul", "gelu_and_mul",
                                             "gelu_tanh_and_mul", "swigluoai"};
-    constexpr const char* kLoads[] = {"tma", "gather", "strided"};
+    constexpr const char* kLoads[] = {"tma", "strided"};
     std::string text = kLoads[static_cast<int>(load)];
     text += " " + std::to_string(tile_features) + "x" + std::to_string(tile_rows);
     text += "x" + std::to_string(stages);
@@ -97,13 +96,11 @@ inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
 inline constexpr Sm90Config kFullTilesConfig = {
     .tile_rows = 256, .row_step = 32, .stages = 4, .ctas = 2};
-inline constexpr Sm90Config kGatherConfig = {
-    .tile_rows = 128, .row_step = 16, .stages = 6, .load = LoadKind::kGather};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
 inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig, kWideConfig,     kFewRowsConfig,
                                                    kSlabConfig,   kManyRowsConfig, kFullTilesConfig,
-                                                   kGatherConfig, kStridedConfig};
+                                                   kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
 /// leaves room for; beyond 16 rows twice the features share them. More: most experts' rows in one
@@ -118,8 +115,6 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
   Sm90Config config = kManyRowsConfig;
   if (!problem.fits_tma) {
     config = kStridedConfig;
-  } else if (problem.is_gathered) {
-    config = kGatherConfig;
   } else if (at_most(masked ? 64 : 16)) {
     config = kDecodeConfig;
   } else if (!masked && at_most(32)) {

@@ -172,7 +172,6 @@ GroupedGemmSm90Params sm90_params(const Sm90Launch& launch, const Args& args) {
   p.num_rows = narrow(out.num_rows);
   p.num_features = narrow(out.num_columns);
   p.k = narrow(k);
-  p.num_source_rows = p.num_rows;
   p.num_k_tiles = narrow(num_k_tiles);
   p.lone_tile_k_tiles = narrow(launch.config.lone_tile_k_tiles(num_k_tiles));
   p.split_cost_k_tiles =

@@ -12,7 +12,7 @@
 // Tensor maps (not for kStrided): 16-bit elements (BFLOAT16 or FLOAT16), interleave none, swizzle
 // 128B unless said, L2 promotion 128B, fill zeros, element strides 1. Dimensions innermost first;
 // strides of dimensions 1 and up, here in elements, in bytes multiples of 16; bases aligned to 16.
-//   tokens_large  {K, rows}  {lda}  box {64, 64}    (kTma alone)
+//   tokens_large  {K, rows}  {lda}  box {64, 64}
 //   tokens_small  {K, rows}  {lda}  box {64, 16}
 //   weights       {K, N, E}  {ldb, ldeb}  box {64, 128, 1}
 //     stacked gate and up  {K, 8, 2, F/8, E}  {ldb, U ldb, 8 ldb, ldeb}   box {64, 8, 2, 8, 1}
@@ -21,7 +21,7 @@
 //   out_large     {N, rows}  {ldo}  box {64, 32}    (16-bit outputs alone)
 //   out_small     {N, rows}  {ldo}  box {64, 16}
 //     gated       {F, rows}  {ldo}  boxes {32, 32} and {32, 16}, swizzle 64B
-// Applicability of kTma and kGather: K > 0, K % 8 == 0, N % 8 == 0 (gated: F = N / 2, F % 8 == 0);
+// Applicability of kTma: K > 0, K % 8 == 0, N % 8 == 0 (gated: F = N / 2, F % 8 == 0);
 // a, b, out aligned to 16 bytes, as their strides in bytes; the innermost dimension contiguous; a
 // masked a and out are one matrix of E * max_m evenly spaced rows. kStrided serves everything.
 // Rows fewer than 2^31; all offsets are 64-bit.
@@ -62,9 +62,8 @@ constexpr int64_t kWorkCounters = 3;
 
 /// How operands come to shared memory.
 enum class LoadKind : int32_t {
-  kTma,      // both by TMA
-  kGather,   // weights by TMA, rows of a by row_index
-  kStrided,  // any strides, alignment, K and N; row_index optional; out of any strides
+  kTma,      // by TMA
+  kStrided,  // any strides, alignment, K and N; out of any strides
 };
 
 /// A TMA descriptor (CUtensorMap).
@@ -105,15 +104,11 @@ struct GroupedGemmSm90Params {
   int32_t operands_settled;  // not 0: metadata and weights are older than the launch before, which
                              // allows this one only when those before it have ended
 
-  // kGather and kStrided: row r of the layout is row row_index[r] of a.
-  const int32_t* row_index;
-  const void* a;
-  int64_t a_row_stride;
-  int32_t num_source_rows;
-  int32_t k;
-
   // kStrided. Masked operands of uneven slabs: expert strides are slab stride - max_m * row stride,
   // otherwise 0.
+  int32_t k;
+  const void* a;
+  int64_t a_row_stride;
   const void* b;
   int64_t a_expert_stride;
   int64_t a_k_stride;
