@@ -3,11 +3,12 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; a: any strides. Times are
+A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; p: ping-pong, a: any strides. Times are
 medians of single calls, each after a flush of L2, and in parentheses of back-to-back calls in one
-CUDA graph.
+CUDA graph; the tiles of a row in turn.
 """
 import argparse
+import functools
 import re
 import statistics
 
@@ -54,31 +55,40 @@ def rows():
 
 
 def parse_tile(text):
-    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("a")))
+    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ap")))
     return dict(tile_features=features, tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas,
-                load=int("a" in text))
+                ping_pong="p" in text, load=int("a" in text))
 
 
-_flush = None
+def once(call):
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    events[0].record()
+    call()
+    events[1].record()
+    events[1].synchronize()
+    return events[0].elapsed_time(events[1])
 
 
-def time_cold(call, budget_ms=50.0):
-    global _flush
-    if _flush is None:
-        _flush = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
-    times = []
-    while len(times) < 3 or (sum(times) < budget_ms and len(times) < 40):
-        _flush.add_(1)
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record()
-        call()
-        events[1].record()
-        events[1].synchronize()
-        times.append(events[0].elapsed_time(events[1]))
-    return statistics.median(times)
+def medians(calls, before=lambda: None, budget_ms=50.0):
+    """Median ms of each, measured in turn: clocks drift with the load of the last second."""
+    times = [[] for _ in calls]
+    while len(times[0]) < 3 or (sum(times[0]) < budget_ms and len(times[0]) < 40):
+        for call, of_call in zip(calls, times):
+            before()
+            of_call.append(once(call))
+    return [statistics.median(of_call) for of_call in times]
 
 
-def time_graph(calls, budget_ms=50.0):
+@functools.cache
+def flush_buffer():
+    return torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+
+
+def flush():
+    flush_buffer().add_(1)
+
+
+def capture(calls):
     for call in calls:
         call()
     torch.cuda.synchronize()
@@ -86,15 +96,7 @@ def time_graph(calls, budget_ms=50.0):
     with torch.cuda.graph(graph):
         for call in calls:
             call()
-    times = []
-    while len(times) < 3 or (sum(times) < budget_ms and len(times) < 30):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record()
-        graph.replay()
-        events[1].record()
-        events[1].synchronize()
-        times.append(events[0].elapsed_time(events[1]))
-    return statistics.median(times) / len(calls)
+    return graph
 
 
 _weights = {}
@@ -152,15 +154,19 @@ def bench_row(row, tiles, peers, options):
     total = inputs[0][0].shape[0] if not isinstance(tokens, str) else sum(inputs[0][5])
     read = (used * n * k + total * (k + features)) * 2
     floor = max(read / PEAK_TBPS * 1e-9, 2 * total * n * k / PEAK_TFLOPS * 1e-9)
-    results = []
-    for tile in tiles:
-        config = gg.Config(activation=activation, **tile)
-        calls = [gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3], **options) for x, out in zip(inputs, outs)]
+    configs = [gg.Config(activation=activation, **tile) for tile in tiles]
+    calls = [[gg.Call(config, x[0], b, x[1], out, x[2], 1, x[3], **options) for x, out in zip(inputs, outs)]
+             for config in configs]
+    errors = []
+    for of_config in calls:
         outs[0].fill_(float("nan"))
-        calls[0]()
-        error = check_sampled(outs[0], inputs[0][0], b, inputs[0][4], inputs[0][5], activation)
-        cold, graph = time_cold(calls[0]), time_graph(calls)
-        results.append((min(cold, graph), config.tile(), cold, graph, error))
+        of_config[0]()
+        errors.append(check_sampled(outs[0], inputs[0][0], b, inputs[0][4], inputs[0][5], activation))
+    cold = medians([of_config[0] for of_config in calls], flush)
+    graphs = [capture(of_config) for of_config in calls]
+    together = [time / copies for time in medians([graph.replay for graph in graphs])]
+    results = [(min(times), config.tile(), *times, error)
+               for config, error, *times in zip(configs, errors, cold, together)]
     text = "  ".join(f"{tile} {cold:.4f} ({graph:.4f}){'' if error < 6e-3 else ' BAD %.1e' % error}"
                      for _, tile, cold, graph, error in results)
     best = min(results)[0]
@@ -169,17 +175,17 @@ def bench_row(row, tiles, peers, options):
           f"goal {goal} peer {peer} | {text}", flush=True)
     if peers and inputs[0][2] == "psum":
         mm = lambda x: torch._grouped_mm(x[0], b.transpose(1, 2), offs=x[1])
-        print(f"{'':19s} torch._grouped_mm {time_cold(lambda: mm(inputs[0])):.4f}", flush=True)
+        print(f"{'':19s} torch._grouped_mm {medians([lambda: mm(inputs[0])], flush)[0]:.4f}", flush=True)
 
 
 def calibrate():
     """What this unit reaches: units differ by 10 % where power is the limit."""
     x = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
     y = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
-    dense = time_cold(lambda: torch.mm(x, y), 200.0)
+    (dense,) = medians([lambda: torch.mm(x, y)], flush, 200.0)
     source = torch.empty(1 << 32, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
-    copy = time_cold(lambda: target.copy_(source))
+    (copy,) = medians([lambda: target.copy_(source)], flush)
     print(f"dense 8192^3 {2 * 8192**3 / dense * 1e-9:.0f} TFLOP/s, "
           f"copy {2 * source.numel() / copy * 1e-9:.2f} TB/s", flush=True)
 

@@ -16,7 +16,8 @@ TILES = [dict(tile_rows=64, row_step=16, stages=8, ctas=1),
          dict(tile_rows=128, row_step=16, stages=6, ctas=2),
          dict(tile_rows=192, row_step=32, stages=5, ctas=2),
          dict(tile_rows=256, row_step=32, stages=4, ctas=2),
-         dict(tile_features=256, tile_rows=64, row_step=16, stages=5, ctas=1)]
+         dict(tile_features=256, tile_rows=64, row_step=16, stages=5, ctas=1),
+         dict(tile_rows=128, row_step=32, stages=6, ctas=2, ping_pong=True)]
 STRIDED = dict(tile_rows=64, row_step=16, stages=8, ctas=1, load=1)
 
 

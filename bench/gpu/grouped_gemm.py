@@ -27,6 +27,7 @@ class Config:
     row_step: int = 32
     stages: int = 4
     ctas: int = 2
+    ping_pong: bool = False
     load: int = 0  # 0 TMA, 1 any strides
 
     def smem_bytes(self):
@@ -40,11 +41,11 @@ class Config:
                 f"{enum('ElementType', TYPES[self.out_type])}, "
                 f"{enum('ActivationKind', ACTIVATIONS[self.activation])}, "
                 f"{'true' if self.bias else 'false'}, {self.tile_features}, {self.tile_rows}, {self.row_step}, "
-                f"{self.stages}, {self.ctas}, {enum('LoadKind', self.load)}>>")
+                f"{self.stages}, {self.ctas}, {'true' if self.ping_pong else 'false'}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
         load = " a"[self.load].strip()
-        return f"{self.tile_features}x{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{load}"
+        return f"{self.tile_features}x{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{'p' if self.ping_pong else ''}{load}"
 
 
 class Params(ctypes.Structure):
@@ -160,8 +161,10 @@ class Call:
         p.work_counters = flags.data_ptr() + self.grid * config.tile_features // 64 * 4
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
         p.num_rows, p.num_features, p.num_k_tiles = rows, f if gated else n, max(1, -(-k // 64))
-        p.lone_tile_k_tiles = p.num_k_tiles * (40 if config.tile_rows <= 128 else 100) // 100
-        p.split_cost_k_tiles = 4 + config.tile_rows // 32 if split_cost is None else split_cost
+        waits_for_memory = config.tile_rows <= 128 and not config.ping_pong
+        p.lone_tile_k_tiles = p.num_k_tiles * (40 if waits_for_memory else 100) // 100
+        own_cost = 28 if config.ping_pong else 4 + config.tile_rows // 32
+        p.split_cost_k_tiles = own_cost if split_cost is None else split_cost
         p.up_distance = 1 if config.activation == "swigluoai" else f
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic

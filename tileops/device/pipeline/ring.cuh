@@ -19,6 +19,13 @@ struct RingPosition {
       phase ^= 1;
     }
   }
+
+  /// Passes over `count` stages that another consumer takes.
+  __device__ __forceinline__ void advance(int count) {
+    const int to = stage + count;
+    stage = to % kStages;
+    phase ^= to / kStages & 1;
+  }
 };
 
 template <int kStages>

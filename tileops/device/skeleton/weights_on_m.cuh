@@ -3,8 +3,9 @@
 //
 // An expert's tokens then cost what they are, in steps of 16, instead of tiles of 64 rows, and each
 // weight tile is read once for up to kTileRows tokens. One warpgroup produces: warp 0 schedules,
-// warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply every second
-// strip of 64 weight rows each. A cluster's CTAs work on neighbouring weight tiles of the same
+// warp 1 (and, where the loader says so, the others) loads. Two warpgroups multiply: every second
+// strip of 64 weight rows each, or (P::kPingPong) whole tiles in turn, so that one's epilogue runs
+// under the other's products. A cluster's CTAs work on neighbouring weight tiles of the same
 // tokens, in lockstep, and each loads its share of the token rows for all: no parity of tile counts
 // can make one wait for ever.
 #pragma once
@@ -18,9 +19,29 @@ namespace tileops::device {
 
 constexpr int kStripFeatures = 64;  // weight rows of a wgmma
 constexpr int kMathWarpgroups = 2;
-constexpr int kMathWarps = 8;
+constexpr int kWarpsOfWarpgroup = 4;
+constexpr int kMathWarps = kMathWarpgroups * kWarpsOfWarpgroup;
 constexpr int kGemmThreads = 384;
 constexpr int kRegistersOfThreeWarpgroups = 504;  // a thread of each
+
+/// Whose turn it is to multiply, where math warpgroups take whole tiles in turn: a ring's parities
+/// tell one round from the next, not from the one after, so that only one may wait for stages.
+struct Turns {
+  Mbarrier given_[kMathWarpgroups];
+
+  __device__ void init() {
+    for (Mbarrier& given : given_) given.init(kWarpsOfWarpgroup);
+  }
+
+  /// Before a warpgroup's products of its `round`-th piece; the first warpgroup begins.
+  __device__ __forceinline__ void wait(int warpgroup, uint32_t round) {
+    given_[warpgroup].wait((round & 1) ^ (warpgroup == 0));
+  }
+  /// When the last of its products are under way.
+  __device__ __forceinline__ void pass_on(int warpgroup) {
+    if (lane_idx() == 0) given_[warpgroup ^ 1].arrive();
+  }
+};
 
 template <class P>
 struct GemmStorage {
@@ -29,6 +50,7 @@ struct GemmStorage {
   alignas(1024) uint8_t staging[kMathWarpgroups][P::kStagingBytes];
   RingBarriers<P::kStages> ring;
   WorkRing<P::kCtas> work;
+  Turns turns;
 };
 
 /// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings. Where
@@ -43,14 +65,24 @@ concept WeightsOnMPolicy = requires {
   P::kRowStep;
   P::kStages;
   P::kCtas;
+  P::kPingPong;
   typename P::Epilogue;
 }
 &&P::kTileFeatures % (kMathWarpgroups * kStripFeatures) == 0 && P::kStages >= 2 &&
     P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
 
-/// Strips of a tile that a math warpgroup multiplies: every second one.
+/// Warpgroups that share a tile.
 template <class P>
-constexpr int kStripsOfWarpgroup = P::kTileFeatures / (kMathWarpgroups * kStripFeatures);
+constexpr int kWarpgroupsOfTile = P::kPingPong ? 1 : kMathWarpgroups;
+
+/// Strips of a tile that a math warpgroup multiplies.
+template <class P>
+constexpr int kStripsOfWarpgroup = P::kTileFeatures / (kWarpgroupsOfTile<P> * kStripFeatures);
+
+template <class P>
+__device__ __forceinline__ int strip_of_warpgroup(int i, int warpgroup) {
+  return P::kPingPong ? i : i * kMathWarpgroups + warpgroup;
+}
 
 /// A thread's sums, of each of its warpgroup's strips.
 template <class P>
@@ -78,7 +110,7 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
-      const int strip = i * kMathWarpgroups + warpgroup;
+      const int strip = strip_of_warpgroup<P>(i, warpgroup);
       const uint64_t a =
           wgmma_descriptor(smem.weights[at.stage] + strip * kStripFeatures * kSwizzleBytes);
 #pragma unroll
@@ -95,6 +127,7 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
     previous = at;
     at.advance();
   }
+  if constexpr (P::kPingPong) smem.turns.pass_on(warpgroup);
   wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) wgmma_pin(accum[i]);
@@ -129,7 +162,16 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
   typename P::Epilogue epilogue(smem.staging[warpgroup], barrier);
   RingPosition<P::kStages> at;
   typename WorkRing<P::kCtas>::Position work_at;
+  uint32_t piece = 0;
   for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
+    if constexpr (P::kPingPong) {
+      const uint32_t turn = piece++;
+      if (static_cast<int>(turn % kMathWarpgroups) != warpgroup) {
+        at.advance(work.k_end - work.k_begin);
+        continue;
+      }
+      smem.turns.wait(warpgroup, turn / kMathWarpgroups);
+    }
     // Zeros, not a first product that overwrites: with several widths ptxas would serialise wgmma.
     Accum<P> accum = {};
     multiply<P>(smem, at, work, warpgroup, accum);
@@ -137,7 +179,7 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
     const int first_strip = (work.feature_tile * P::kCtas + cta_rank) * kStrips;
 #pragma unroll
     for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
-      const int strip = i * kMathWarpgroups + warpgroup;
+      const int strip = strip_of_warpgroup<P>(i, warpgroup);
       if (work.k_begin > 0) {
         partials.give(slot(worker, strip), accum[i], num_values, barrier);
         continue;
@@ -166,8 +208,9 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   const int worker = num_workers - 1 - static_cast<int>(blockIdx.x) / P::kCtas;
 
   if (threadIdx.x == 0) {
-    smem.ring.init(P::Loader::kArrivals, kMathWarps * P::kCtas);
+    smem.ring.init(P::Loader::kArrivals, kWarpgroupsOfTile<P> * kWarpsOfWarpgroup * P::kCtas);
     smem.work.init(kMathWarps + P::Loader::kWarps);
+    if constexpr (P::kPingPong) smem.turns.init();
     fence_barrier_init();
   }
   if constexpr (P::kCtas > 1) {

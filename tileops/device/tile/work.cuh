@@ -17,7 +17,7 @@ struct Work {
   int32_t k_begin;       // in k_tiles; > 0: hand the sum to the worker that has k_begin = 0
   int32_t k_end;
   int32_t num_partials;  // following workers whose sums this one adds, in order of K
-  int32_t padding;
+  int32_t padding;       // 0
 };
 union WorkSlot {
   Work work;
@@ -52,7 +52,7 @@ struct WorkRing {
     if constexpr (kCtas == 1) {
       barriers.empty_[at.stage].arrive();
     } else {
-      barriers.empty_[at.stage].arrive_at(0);
+      barriers.empty_[at.stage].arrive_at(scheduler_cta(work));
     }
     at.advance();
     return work;
@@ -76,6 +76,13 @@ struct WorkRing {
     }
     __syncwarp();
     at.advance();
+  }
+
+ private:
+  /// 0, from both vectors of a piece: an arrival at another CTA's barrier may overtake a read of
+  /// shared memory that it does not depend on, and the piece would be overwritten before it is read.
+  static __device__ __forceinline__ uint32_t scheduler_cta(const Work& work) {
+    return static_cast<uint32_t>(work.num_rows) >> 31 | static_cast<uint32_t>(work.padding);
   }
 };
 

@@ -85,7 +85,8 @@ Params params_of(const Sm90Config& config) {
           {"tile_rows", int64_t{config.tile_rows}},
           {"row_step", int64_t{config.row_step}},
           {"stages", int64_t{config.stages}},
-          {"ctas", int64_t{config.ctas}}};
+          {"ctas", int64_t{config.ctas}},
+          {"ping_pong", int64_t{config.ping_pong}}};
 }
 
 /// `chosen` with the tile of another that loads in the same way.
@@ -95,6 +96,7 @@ Sm90Config with_tile_of(const Sm90Config& tile, Sm90Config chosen) {
   chosen.row_step = tile.row_step;
   chosen.stages = tile.stages;
   chosen.ctas = tile.ctas;
+  chosen.ping_pong = tile.ping_pong;
   return chosen;
 }
 

@@ -64,10 +64,10 @@ class Epilogue;
 /// Policy of the weights-on-M skeleton.
 /// kTileFeatures: weight rows of a tile; kTileRows: its token rows; kRowStep: steps in which the
 /// product's width follows the rows that are there; kStages: ring depth; kCtas: CTAs of a cluster,
-/// which share token rows.
+/// which share token rows; kPingPong: the two math warpgroups take whole tiles in turn.
 template <ElementType kIn, ElementType kOut, ActivationKind kActivation, bool kHasBiasOf,
           int kTileFeaturesOf, int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf,
-          LoadKind kLoad>
+          bool kPingPongOf, LoadKind kLoad>
 struct Config {
   using Params = GroupedGemmSm90Params;
   using Element = typename ElementOf<kIn>::Type;
@@ -80,6 +80,7 @@ struct Config {
   static constexpr int kRowStep = kRowStepOf;
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
+  static constexpr bool kPingPong = kPingPongOf;
   static constexpr int kStagingBytes = staging_bytes(kTileFeaturesOf, kTileRowsOf, kStagesOf);
   static constexpr int kSmemBytes = smem_bytes(kTileFeaturesOf, kTileRowsOf, kStagesOf);
   static constexpr bool kStridedOut = kLoad == LoadKind::kStrided;

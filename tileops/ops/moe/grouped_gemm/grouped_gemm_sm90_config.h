@@ -34,6 +34,7 @@ struct Sm90Config {
   int32_t row_step = 0;
   int32_t stages = 0;
   int32_t ctas = 1;
+  bool ping_pong = false;  // math warpgroups take whole tiles in turn
   LoadKind load = LoadKind::kTma;
   bool operator==(const Sm90Config&) const = default;
 
@@ -44,9 +45,10 @@ struct Sm90Config {
 
   /// Tiles of few rows wait for memory, which a wave of few tiles has for itself.
   int64_t lone_tile_k_tiles(int64_t num_k_tiles) const {
-    return tile_rows <= 128 ? num_k_tiles * 2 / 5 : num_k_tiles;
+    return tile_rows <= 128 && !ping_pong ? num_k_tiles * 2 / 5 : num_k_tiles;
   }
-  int64_t split_cost_k_tiles() const { return 4 + tile_rows / 32; }
+  /// In ping-pong no products of the same tile hide a hand-over, and a k_tile is half as long.
+  int64_t split_cost_k_tiles() const { return ping_pong ? 28 : 4 + tile_rows / 32; }
 
   /// Workspace of a launch: a tile a CTA, a flag for each strip of 64 weight rows.
   int64_t workspace_floats(int64_t num_sms) const {
@@ -64,6 +66,7 @@ struct Sm90Config {
     text += " " + std::to_string(tile_features) + "x" + std::to_string(tile_rows);
     text += "x" + std::to_string(stages);
     if (ctas > 1) text += "c" + std::to_string(ctas);
+    if (ping_pong) text += " ping-pong";
     text.append(" ").append(kElements[static_cast<int>(in)]);
     text.append(" to ").append(kElements[static_cast<int>(out)]);
     text.append(" ").append(kActivations[static_cast<int>(activation)]);
@@ -74,14 +77,15 @@ struct Sm90Config {
   std::string kernel_name() const {
     const std::string space = "tileops::grouped_gemm::";
     const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+    const auto boolean = [](bool value) { return std::string(value ? "true" : "false"); };
     const auto value_of = [&](const char* type, auto value) {
       return "static_cast<" + space + type + ">(" + number(value) + ")";
     };
     return space + "sm90_kernel<" + space + "Config<" + value_of("ElementType", in) + ", " +
            value_of("ElementType", out) + ", " + value_of("ActivationKind", activation) + ", " +
-           (has_bias ? "true" : "false") + ", " + number(tile_features) + ", " + number(tile_rows) +
-           ", " + number(row_step) + ", " + number(stages) + ", " + number(ctas) + ", " +
-           value_of("LoadKind", load) + ">>";
+           boolean(has_bias) + ", " + number(tile_features) + ", " + number(tile_rows) + ", " +
+           number(row_step) + ", " + number(stages) + ", " + number(ctas) + ", " +
+           boolean(ping_pong) + ", " + value_of("LoadKind", load) + ">>";
   }
 };
 
@@ -96,22 +100,21 @@ inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
 inline constexpr Sm90Config kFullTilesConfig = {
     .tile_rows = 256, .row_step = 32, .stages = 4, .ctas = 2};
+inline constexpr Sm90Config kPingPongConfig = {
+    .tile_rows = 128, .row_step = 32, .stages = 6, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig, kWideConfig,     kFewRowsConfig,
-                                                   kSlabConfig,   kManyRowsConfig, kFullTilesConfig,
-                                                   kStridedConfig};
+inline constexpr Sm90Config kReachableConfigs[] = {
+    kDecodeConfig,   kWideConfig,      kFewRowsConfig,  kSlabConfig,
+    kManyRowsConfig, kFullTilesConfig, kPingPongConfig, kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
 /// leaves room for; beyond 16 rows twice the features share them. More: most experts' rows in one
 /// tile, shared by a cluster; a full slab of 128 rows in a smaller one. Where most tiles are full,
-/// the largest; short gated products (their outputs are half as large) gain more from the deeper
-/// ring. Measured on H200: bench/notes/hopper_gemm.md.
+/// one's epilogue under another's products. Measured on H200: bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
-  constexpr int64_t kLongK = 4096;
   const auto at_most = [&](int64_t rows) { return problem.num_rows <= rows * problem.num_experts; };
   const bool masked = problem.max_m > 0;
-  const bool gated = problem.activation != ActivationKind::kNone;
   Sm90Config config = kManyRowsConfig;
   if (!problem.fits_tma) {
     config = kStridedConfig;
@@ -123,8 +126,8 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
     config = kSlabConfig;
   } else if (!masked && at_most(96)) {
     config = kFewRowsConfig;
-  } else if (!at_most(192) && (!gated || problem.k >= kLongK)) {
-    config = kFullTilesConfig;
+  } else if (!at_most(192)) {
+    config = kPingPongConfig;
   }
   config.in = problem.in;
   config.out = problem.out;

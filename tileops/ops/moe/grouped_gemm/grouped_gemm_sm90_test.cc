@@ -105,12 +105,13 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
                                               HasSubstr("tma 128x128x6 bf16 to bf16 none"),
                                               HasSubstr("tma 128x128x6c2 bf16 to bf16 none"),
                                               HasSubstr("tma 128x192x5c2 bf16 to bf16 none"),
-                                              HasSubstr("tma 128x256x4c2 bf16 to bf16 none")));
+                                              HasSubstr("tma 128x256x4c2 bf16 to bf16 none"),
+                                              HasSubstr("tma 128x128x6c2 ping-pong bf16 to")));
   EXPECT_TRUE(kernels[0]->tunable());
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
 }
 
-TEST(GroupedGemmSm90, AWideTileServesSeventeenToThirtyTwoRows) {
+TEST(GroupedGemmSm90, TheDefaultTileFollowsTheRowsOfAnExpert) {
   const auto default_of = [](int64_t rows) {
     Call call = fitting_call();
     call.num_rows = rows * call.num_experts;
@@ -120,6 +121,10 @@ TEST(GroupedGemmSm90, AWideTileServesSeventeenToThirtyTwoRows) {
   EXPECT_THAT(default_of(17), HasSubstr("tma 256x64x5 "));
   EXPECT_THAT(default_of(32), HasSubstr("tma 256x64x5 "));
   EXPECT_THAT(default_of(33), HasSubstr("tma 128x128x6 "));
+  EXPECT_THAT(default_of(96), HasSubstr("tma 128x128x6 "));
+  EXPECT_THAT(default_of(97), HasSubstr("tma 128x192x5c2 "));
+  EXPECT_THAT(default_of(192), HasSubstr("tma 128x192x5c2 "));
+  EXPECT_THAT(default_of(193), HasSubstr("tma 128x128x6c2 ping-pong "));
 }
 
 TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
@@ -148,32 +153,37 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   const auto text = [&](const Op& asked) {
     return explain_call(asked, {inputs, {}}, facts).text();
   };
-  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1 (default)"));
+  EXPECT_THAT(text(op),
+              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1, ping_pong=0 (default)"));
   const perf::TuningKey key{facts.name, "grouped_gemm/sm90_weights_on_m",
                             grouped_gemm::tuning_bucket(fitting_call())};
   perf::keep_tuned(key, {{{"tile_rows", int64_t{7}}}, 1, 1}, true);
-  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1 (default)"))
+  EXPECT_THAT(text(op),
+              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1, ping_pong=0 (default)"))
       << "no candidate: another library's";
   perf::keep_tuned(key,
                    {{{"tile_features", int64_t{128}},
                      {"tile_rows", int64_t{192}},
                      {"row_step", int64_t{32}},
                      {"stages", int64_t{5}},
-                     {"ctas", int64_t{2}}},
+                     {"ctas", int64_t{2}},
+                     {"ping_pong", int64_t{0}}},
                     1,
                     2},
                    true);
-  EXPECT_THAT(text(op), HasSubstr("tile_rows=192, row_step=32, stages=5, ctas=2 (table)"));
+  EXPECT_THAT(text(op),
+              HasSubstr("tile_rows=192, row_step=32, stages=5, ctas=2, ping_pong=0 (table)"));
   const MoEGroupedGemmFwdOp forced(MGroupedLayout::contiguous(), {}, {},
                                    {.kernel_config = {{"tile_rows", int64_t{128}}}});
-  EXPECT_THAT(text(forced), HasSubstr("ctas=1 (forced)"));
+  EXPECT_THAT(text(forced), HasSubstr("ctas=1, ping_pong=0 (forced)"));
   const MoEGroupedGemmFwdOp pair(
       MGroupedLayout::contiguous(), {}, {},
       {.kernel_config = {{"tile_rows", int64_t{128}}, {"ctas", int64_t{2}}}});
-  EXPECT_THAT(text(pair), HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=2 (forced)"));
+  EXPECT_THAT(text(pair),
+              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=2, ping_pong=0 (forced)"));
   const MoEGroupedGemmFwdOp none(MGroupedLayout::contiguous(), {}, {},
                                  {.kernel_config = {{"stages", int64_t{9}}}});
-  EXPECT_THAT(error_of([&] { text(none); }), HasSubstr("ctas=2 here, got stages=9"));
+  EXPECT_THAT(error_of([&] { text(none); }), HasSubstr("ping_pong=1 here, got stages=9"));
 }
 
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
