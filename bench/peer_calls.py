@@ -98,6 +98,14 @@ def experts_tileops(w_gate_up, w_down):
     return lambda hidden, ids, weights: op(hidden, w_gate_up, w_down, weights, ids)
 
 
+def experts_ours(w_gate_up, w_down):
+    from tileops_cpp import moe
+
+    op = moe.FusedMoEExpertsFwdOp()
+    return lambda hidden, ids, weights: op(
+        hidden, topk_weights=weights, topk_ids=ids, w_gate_up=w_gate_up, w_down=w_down)
+
+
 EXPERTS = {
     "torch loop": experts_loop,
     "torch._grouped_mm": experts_grouped_mm,
@@ -138,6 +146,13 @@ def gemm_tileops(b):
     return lambda a, ends: op(a, b, ends)
 
 
+def gemm_ours(b):
+    from tileops_cpp import MGroupedLayout, moe
+
+    op = moe.MoEGroupedGemmFwdOp(MGroupedLayout.contiguous())
+    return lambda a, ends: op(a, b, ends)
+
+
 GEMMS = {
     "torch._grouped_mm": gemm_grouped_mm,
     "cuBLAS loop": gemm_loop,
@@ -161,6 +176,13 @@ def masked_tileops(b):
     return lambda a, counts: op_of(a.shape[1])(a, b, counts)
 
 
+def masked_ours(b):
+    from tileops_cpp import MGroupedLayout, moe
+
+    op_of = functools.cache(lambda max_m: moe.MoEGroupedGemmFwdOp(MGroupedLayout.masked(max_m)))
+    return lambda a, counts: op_of(a.shape[1])(a, b, counts)
+
+
 MASKED_GEMMS = {"torch.bmm": masked_bmm, "Python TileOPs": masked_tileops}
 
 
@@ -178,4 +200,19 @@ def shared_expert_tileops(w_gate_up, w_down):
     return lambda hidden: op(hidden, w_gate_up, w_down)
 
 
+def shared_expert_ours(w_gate_up, w_down):
+    from tileops_cpp import moe
+
+    op = moe.SharedExpertMLPFwdOp()
+    return lambda hidden: op(hidden, w_gate_up, w_down)
+
+
 SHARED_EXPERTS = {"torch": shared_expert_torch, "Python TileOPs": shared_expert_tileops}
+
+# Peers that bench/peers.py --in-turn compares with ours, the package tileops-cpp.
+IN_TURN = {
+    "experts": {"ours": experts_ours, "Python TileOPs": experts_tileops},
+    "gemm": {"ours": gemm_ours, "Python TileOPs": gemm_tileops},
+    "masked": {"ours": masked_ours, "torch.bmm": masked_bmm, "Python TileOPs": masked_tileops},
+    "shared": {"ours": shared_expert_ours, "torch": shared_expert_torch, "Python TileOPs": shared_expert_tileops},
+}

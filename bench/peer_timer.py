@@ -12,8 +12,8 @@ SETTLE_US = 3e5  # a GPU's clock at its power limit follows the load of the last
 class Timer:
     """Times calls as `tileops bench` does; microseconds of one call."""
 
-    def __init__(self, device, seconds, rest_ms=0):
-        self.gpu, self.budget, self.rest_ms = device == "cuda", seconds * 1e6, rest_ms
+    def __init__(self, device, seconds, rest_ms=0, in_turn=False):
+        self.gpu, self.budget, self.rest_ms, self.in_turn = device == "cuda", seconds * 1e6, rest_ms, in_turn
         size = 2 * torch.cuda.get_device_properties(0).L2_cache_size if self.gpu else 8 << 20
         self.flush = torch.zeros(size, dtype=torch.uint8, device=device)
 
@@ -43,6 +43,27 @@ class Timer:
         spent = 0.0
         while spent < SETTLE_US:
             spent += self.once(together, cold=False)
+
+    def measure_in_turn(self, calls_of):
+        """As measure, of several at once: a sample of each in turn, so that all meet the same clock. All must be
+        captured."""
+        graphs = {}
+        for name, calls in calls_of.items():
+            for call in calls:
+                call()
+            torch.cuda.synchronize()
+            graphs[name] = ([capture(call).replay for call in calls], capture(lambda: [call() for call in calls]).replay)
+        times = {name: ([], []) for name in graphs}
+        spent, turn = 0.0, 0
+        while turn < 6 or (spent < self.budget * len(graphs) and turn < 60):
+            for name, (singles, together) in list(graphs.items())[:: 1 if turn % 2 else -1]:
+                time.sleep(self.rest_ms * 1e-3)
+                times[name][0].append(self.once(singles[turn % len(singles)], cold=True))
+                times[name][1].append(self.once(together, cold=False) / len(singles))
+                spent += times[name][0][-1] + times[name][1][-1] * len(singles)
+            turn += 1
+        return {name: {"single_us": statistics.median(single), "back_to_back_us": statistics.median(together),
+                       "captured": True} for name, (single, together) in times.items()}
 
     def measure(self, calls):
         """Calls that cannot be captured are timed eagerly, the host's time with them."""

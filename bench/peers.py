@@ -9,7 +9,8 @@ among it, where it is installed), in one run.
 Ours is timed by `tileops bench`, which checks it first and writes down the routing of its inputs; the peers
 get the same routing and sizes, are compared with float32 arithmetic on some of the rows, and are timed the same way: single
 calls with a cold second-level cache, and calls back to back on different inputs (on a GPU in one CUDA graph, where
-the peer can be captured). Rows run one after the other, ours and its peers within a minute of each other.
+the peer can be captured). Rows run one after the other, ours and its peers within a minute of each other; with --in-turn
+a few peers and ours once more, through Python, by samples in turn: a GPU at its power limit drifts by more than they differ.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ import tempfile
 import torch
 
 from peer_calls import (
-    CPU_EXPERTS, CUDA_EXPERTS, EXPERTS, GEMMS, MASKED_GEMMS, SHARED_EXPERTS, silu_and_mul,
+    CPU_EXPERTS, CUDA_EXPERTS, EXPERTS, GEMMS, IN_TURN, MASKED_GEMMS, SHARED_EXPERTS, silu_and_mul,
 )
 from peer_timer import Timer
 
@@ -100,16 +101,13 @@ def experts_peers(row, routings, weights_of, timer, device):
     tokens = sorted({0, num_tokens // 2, num_tokens - 1})
     want = wanted_experts(w_gate_up, w_down, *inputs[0], tokens)
 
-    def measure(make):
+    def prepare(make):
         peer = make(w_gate_up, w_down)
-        error = relative_error(peer(*inputs[0])[tokens], want)
-        if not error < TOLERANCE:
-            return {"error": f"wrong: relative error {error:.1e}"}
-        return {"error_to_float32": error} | timer.measure(
-            [lambda each=each: peer(*each) for each in inputs])
+        check(relative_error(peer(*inputs[0])[tokens], want))
+        return [lambda each=each: peer(*each) for each in inputs]
 
     peers = EXPERTS | (CUDA_EXPERTS if device == "cuda" else CPU_EXPERTS)
-    return {name: attempt(measure, make) for name, make in peers.items()}
+    return time_peers(prepare, peers, IN_TURN["experts"], timer)
 
 
 def gemm_peers(row, metadata, weights_of, timer, device):
@@ -126,14 +124,14 @@ def gemm_peers(row, metadata, weights_of, timer, device):
         expert, row_of_a = int((ends <= at).sum()), a[at]
     want = row_of_a.float() @ b[expert].float().T
 
-    def timed(make):
+    def prepare(make):
         peer = make(b)
-        error = relative_error(peer(*inputs[0])[at], want)
-        if make is not GEMMS["dense (ceiling)"] and not error < TOLERANCE:
-            return {"error": f"wrong: relative error {error:.1e}"}
-        return timer.measure([lambda each=each: peer(*each) for each in inputs])
+        got = peer(*inputs[0])
+        if make is not GEMMS["dense (ceiling)"]:
+            check(relative_error(got[at], want))
+        return [lambda each=each: peer(*each) for each in inputs]
 
-    return {name: attempt(timed, make) for name, make in (MASKED_GEMMS if masked else GEMMS).items()}
+    return time_peers(prepare, MASKED_GEMMS if masked else GEMMS, IN_TURN["masked" if masked else "gemm"], timer)
 
 
 def shared_expert_peers(row, metadata, weights_of, timer, device):
@@ -142,14 +140,12 @@ def shared_expert_peers(row, metadata, weights_of, timer, device):
     inputs = [random(shapes["hidden_states"], 1.0, device) for _ in range(row["input_sets"])]
     want = silu_and_mul(w_gate_up.float() @ inputs[0][0].float()) @ w_down.float().T
 
-    def timed(make):
+    def prepare(make):
         peer = make(w_gate_up, w_down)
-        error = relative_error(peer(inputs[0])[0], want)
-        if not error < TOLERANCE:
-            return {"error": f"wrong: relative error {error:.1e}"}
-        return timer.measure([lambda each=each: peer(each) for each in inputs])
+        check(relative_error(peer(inputs[0])[0], want))
+        return [lambda each=each: peer(each) for each in inputs]
 
-    return {name: attempt(timed, make) for name, make in SHARED_EXPERTS.items()}
+    return time_peers(prepare, SHARED_EXPERTS, IN_TURN["shared"], timer)
 
 
 PEERS = {
@@ -159,12 +155,26 @@ PEERS = {
 }
 
 
-def attempt(measure, what):
+def check(error):
+    if not error < TOLERANCE:
+        raise ValueError(f"wrong: relative error {error:.1e}")
+
+
+def attempt(measure, *what):
     """A peer that this installation lacks or that fails is a row that says so."""
     try:
-        return measure(what)
+        return measure(*what)
     except Exception as error:  # pylint: disable=broad-except
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+
+
+def time_peers(prepare, one_by_one, in_turn, timer):
+    """`prepare` makes a peer's calls and checks them."""
+    if not timer.in_turn:
+        return {name: attempt(lambda make: timer.measure(prepare(make)), make) for name, make in one_by_one.items()}
+    prepared = {name: attempt(prepare, make) for name, make in in_turn.items()}
+    failed = {name: calls for name, calls in prepared.items() if isinstance(calls, dict)}
+    return failed | timer.measure_in_turn({name: calls for name, calls in prepared.items() if name not in failed})
 
 
 def add_peers(row, weights_of, timer, device):
@@ -214,11 +224,15 @@ def parse():
     parser.add_argument("--seconds", type=float, default=0.2, help="of timed calls a row and peer, about")
     parser.add_argument("--rest", type=float, default=0, metavar="MS",
                         help="time bursts: a rest before each sample (default: the GPU's clock settles first)")
+    parser.add_argument("--in-turn", action="store_true", help="the best peers and ours (the Python package), on a GPU, on the "
+                        "same tensors, a sample of each in turn")
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--html", type=pathlib.Path)
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         sys.exit("peers.py: PyTorch sees no GPU; --device cpu runs the CPU's rows")
+    if arguments.in_turn and arguments.device != "cuda":
+        sys.exit("peers.py: --in-turn is for --device cuda; on a CPU rows are timed one after the other")
     arguments.rows = arguments.rows or BENCH / f"rows/{'h200' if arguments.device == 'cuda' else 'cpu'}.json"
     return arguments
 
@@ -229,7 +243,7 @@ def main():
     wanted = [text for text in arguments.only.split(",") if text]
     rows = [row for row in json.loads(arguments.rows.read_text())["rows"]
             if not wanted or any(text in row["name"] for text in wanted)]
-    timer, weights_of, benchmark = Timer(arguments.device, arguments.seconds, arguments.rest), Weights(arguments.device), None
+    timer, weights_of, benchmark = Timer(arguments.device, arguments.seconds, arguments.rest, arguments.in_turn), Weights(arguments.device), None
     with torch.inference_mode():
         for row in rows:
             ours = measure_row(row, arguments, timer, weights_of)
