@@ -19,5 +19,5 @@ if [ -z "$wheel" ]; then
   wheel=$(realpath build/wheel/*.whl)
 fi
 pip install -q --no-deps --force-reinstall "$wheel"
-"$venv/bin/python" -m pytest -q -p no:cacheprovider tests/vllm
+"$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile tests/vllm
 "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" python/tests/test_opcheck.py python/tests/test_compile.py

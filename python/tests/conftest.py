@@ -12,6 +12,12 @@ SPEC_FILE = pathlib.Path(__file__).with_name("ops.yaml")
 tileops_cpp.load_spec(SPEC_FILE)
 
 
+def pytest_collection_finish():
+    """What was imported is never garbage: collections after each test need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
 class ExpertInputs:
     """Random inputs of MoEExpertMLPFwdOp, rows tight by expert, as NumPy arrays."""
 
