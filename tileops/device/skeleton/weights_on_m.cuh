@@ -197,7 +197,7 @@ template <class P>
 __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   static_assert(WeightsOnMPolicy<P>,
                 "weights_on_m: P needs Params, Element, Loader, kTileFeatures (of 128), kTileRows, "
-                "kRowStep (of 16), kStages >= 2, kCtas, Epilogue");
+                "kRowStep (of 16), kStages >= 2, kCtas, kPingPong, Epilogue");
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   static_assert(sizeof(GemmStorage<P>) <= P::kSmemBytes,
                 "weights_on_m: more smem than launched with");
