@@ -17,7 +17,7 @@ struct Work {
   int32_t k_begin;       // in k_tiles; > 0: hand the sum to the worker that has k_begin = 0
   int32_t k_end;
   int32_t num_partials;  // following workers whose sums this one adds, in order of K
-  int32_t padding;       // 0
+  int32_t zero;          // see WorkRing::take
 };
 union WorkSlot {
   Work work;
@@ -82,7 +82,7 @@ struct WorkRing {
   /// 0, from both vectors of a piece: an arrival at another CTA's barrier may overtake a read of
   /// shared memory that it does not depend on, and the piece would be overwritten before it is read.
   static __device__ __forceinline__ uint32_t scheduler_cta(const Work& work) {
-    return static_cast<uint32_t>(work.num_rows) >> 31 | static_cast<uint32_t>(work.padding);
+    return static_cast<uint32_t>(work.num_rows) >> 31 | static_cast<uint32_t>(work.zero);
   }
 };
 
@@ -233,7 +233,7 @@ class WorkScheduler {
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;
-    work.padding = 0;
+    work.zero = 0;
     ring_.put(at_, work);
   }
 
