@@ -3,7 +3,7 @@
 
     python3 bench/gpu/bench_grouped_gemm.py [--rows TEXT,...] [--tiles TILE,...] [--peers]
 
-A tile is features x rows/step x stages c ctas, as 128x256/32x4c2; p: ping-pong, a: any strides. Times are
+A tile is features x rows x stages c ctas, as 128x128x6c2; p: ping-pong, a: any strides. Times are
 medians of single calls, each after a flush of L2, and in parentheses of back-to-back calls in one
 CUDA graph; the tiles of a row in turn.
 """
@@ -55,9 +55,9 @@ def rows():
 
 
 def parse_tile(text):
-    features, tile_rows, row_step, stages, ctas = map(int, re.split("[/xc]", text.rstrip("ap")))
-    return dict(tile_features=features, tile_rows=tile_rows, row_step=row_step, stages=stages, ctas=ctas,
-                ping_pong="p" in text, load=int("a" in text))
+    features, tile_rows, stages, ctas = map(int, re.split("[xc]", text.rstrip("ap")))
+    return dict(tile_features=features, tile_rows=tile_rows, stages=stages, ctas=ctas, ping_pong="p" in text,
+                load=int("a" in text))
 
 
 def once(call):
@@ -193,7 +193,7 @@ def calibrate():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", default="")
-    parser.add_argument("--tiles", default="128x128/16x6c1,128x256/32x4c2")
+    parser.add_argument("--tiles", default="128x128x6c1,128x176x5c2p")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--programmatic", action="store_true")
     parser.add_argument("--split-cost", type=int)

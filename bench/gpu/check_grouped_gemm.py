@@ -11,14 +11,12 @@ import torch
 import grouped_gemm as gg
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
-TILES = [dict(tile_rows=64, row_step=16, stages=8, ctas=1),
-         dict(tile_rows=128, row_step=16, stages=6, ctas=1),
-         dict(tile_rows=128, row_step=16, stages=6, ctas=2),
-         dict(tile_rows=192, row_step=32, stages=5, ctas=2),
-         dict(tile_rows=256, row_step=32, stages=4, ctas=2),
-         dict(tile_features=256, tile_rows=64, row_step=16, stages=5, ctas=1),
-         dict(tile_rows=128, row_step=32, stages=6, ctas=2, ping_pong=True)]
-STRIDED = dict(tile_rows=64, row_step=16, stages=8, ctas=1, load=1)
+TILES = [dict(tile_rows=64, stages=8, ctas=1),
+         dict(tile_rows=128, stages=6, ctas=1),
+         dict(tile_rows=176, stages=5, ctas=2, ping_pong=True),
+         dict(tile_features=256, tile_rows=64, stages=5, ctas=1),
+         dict(tile_rows=128, stages=6, ctas=2, ping_pong=True)]
+STRIDED = dict(tile_rows=64, stages=8, ctas=1, load=1)
 
 
 def layout(kind, counts, alignment, max_m):

@@ -23,9 +23,8 @@ class Config:
     activation: str = "none"
     bias: bool = False
     tile_features: int = 128
-    tile_rows: int = 256
-    row_step: int = 32
-    stages: int = 4
+    tile_rows: int = 128
+    stages: int = 6
     ctas: int = 2
     ping_pong: bool = False
     load: int = 0  # 0 TMA, 1 any strides
@@ -40,12 +39,12 @@ class Config:
         return (f"{SPACE}sm90_kernel<{SPACE}Config<{enum('ElementType', TYPES[self.in_type])}, "
                 f"{enum('ElementType', TYPES[self.out_type])}, "
                 f"{enum('ActivationKind', ACTIVATIONS[self.activation])}, "
-                f"{'true' if self.bias else 'false'}, {self.tile_features}, {self.tile_rows}, {self.row_step}, "
+                f"{'true' if self.bias else 'false'}, {self.tile_features}, {self.tile_rows}, "
                 f"{self.stages}, {self.ctas}, {'true' if self.ping_pong else 'false'}, {enum('LoadKind', self.load)}>>")
 
     def tile(self):
         load = " a"[self.load].strip()
-        return f"{self.tile_features}x{self.tile_rows}/{self.row_step}x{self.stages}c{self.ctas}{'p' if self.ping_pong else ''}{load}"
+        return f"{self.tile_features}x{self.tile_rows}x{self.stages}c{self.ctas}{'p' if self.ping_pong else ''}{load}"
 
 
 class Params(ctypes.Structure):

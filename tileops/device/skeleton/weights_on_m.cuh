@@ -24,8 +24,8 @@ constexpr int kMathWarps = kMathWarpgroups * kWarpsOfWarpgroup;
 constexpr int kGemmThreads = 384;
 constexpr int kRegistersOfThreeWarpgroups = 504;  // a thread of each
 
-/// Whose turn it is to multiply, where math warpgroups take whole tiles in turn: a ring's parities
-/// tell one round from the next, not from the one after, so that only one may wait for stages.
+/// Whose turn it is to multiply, where math warpgroups take whole tiles in turn. A ring's parities
+/// tell one round from the next, not from the one after: nobody waits for stages out of turn.
 struct Turns {
   Mbarrier given_[kMathWarpgroups];
 
@@ -37,7 +37,7 @@ struct Turns {
   __device__ __forceinline__ void wait(int warpgroup, uint32_t round) {
     given_[warpgroup].wait((round & 1) ^ (warpgroup == 0));
   }
-  /// When the last of its products are under way.
+  /// Before its last stage: the other's first products follow its last ones without a gap.
   __device__ __forceinline__ void pass_on(int warpgroup) {
     if (lane_idx() == 0) given_[warpgroup ^ 1].arrive();
   }
@@ -62,14 +62,13 @@ concept WeightsOnMPolicy = requires {
   typename P::Loader;
   P::kTileFeatures;
   P::kTileRows;
-  P::kRowStep;
   P::kStages;
   P::kCtas;
   P::kPingPong;
   typename P::Epilogue;
 }
 &&P::kTileFeatures % (kMathWarpgroups * kStripFeatures) == 0 && P::kStages >= 2 &&
-    P::kTileRows % P::kRowStep == 0 && P::kRowStep % 16 == 0;
+    P::kTileRows % kRowStep == 0;
 
 /// Warpgroups that share a tile.
 template <class P>
@@ -88,11 +87,49 @@ __device__ __forceinline__ int strip_of_warpgroup(int i, int warpgroup) {
 template <class P>
 using Accum = float[kStripsOfWarpgroup<P>][P::kTileRows / 2];
 
-/// accum [strips, 64 weight rows, kN token rows] += sum over the work's k_tiles, one wgmma group in
-/// flight.
+/// accum [strips, 64 weight rows, kN token rows] += the products of a stage, as one wgmma group.
 template <class P, int kN>
-__device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
-                                           const Work& work, int warpgroup, Accum<P>& accum) {
+__device__ __forceinline__ void multiply_stage_n(GemmStorage<P>& smem, int stage, int warpgroup,
+                                                 Accum<P>& accum) {
+  const uint64_t b = wgmma_descriptor(smem.tokens[stage]);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
+    const int strip = strip_of_warpgroup<P>(i, warpgroup);
+    const uint64_t a =
+        wgmma_descriptor(smem.weights[stage] + strip * kStripFeatures * kSwizzleBytes);
+#pragma unroll
+    for (int k = 0; k < kTileK / kWgmmaK; ++k) {
+      Wgmma<typename P::Element, kN>::mma(accum[i], a + k * kDescriptorStepK,
+                                          b + k * kDescriptorStepK);
+    }
+  }
+  wgmma_commit();
+}
+
+/// By the narrowest product that covers `num_rows` token rows, of kLow to kHigh steps: a full tile's
+/// is found at once, others by halving. The choice is made anew at each stage: around the loop over
+/// K, ptxas would give each width registers of its own and move them where the widths join.
+template <class P, int kLow = 1, int kHigh = P::kTileRows / kRowStep>
+__device__ __forceinline__ void multiply_stage(GemmStorage<P>& smem, int stage, int num_rows,
+                                               int warpgroup, Accum<P>& accum) {
+  if constexpr (kLow == kHigh) {
+    multiply_stage_n<P, kLow * kRowStep>(smem, stage, warpgroup, accum);
+  } else {
+    constexpr bool kAll = kHigh - kLow + 1 == P::kTileRows / kRowStep;
+    constexpr int kMiddle = kAll ? kHigh - 1 : (kLow + kHigh) / 2;
+    if (num_rows > kMiddle * kRowStep) {
+      multiply_stage<P, kMiddle + 1, kHigh>(smem, stage, num_rows, warpgroup, accum);
+    } else {
+      multiply_stage<P, kLow, kMiddle>(smem, stage, num_rows, warpgroup, accum);
+    }
+  }
+}
+
+/// accum += sum over the work's k_tiles, one wgmma group in flight.
+template <class P>
+__device__ __forceinline__ void multiply(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
+                                         const Work& work, int warpgroup, Accum<P>& accum) {
   RingPosition<P::kStages> previous = at;
   auto release = [&](const RingPosition<P::kStages>& position) {
     Mbarrier& empty = smem.ring.empty_[position.stage];
@@ -104,22 +141,10 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
   };
 #pragma unroll 1
   for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
+    if (P::kPingPong && k_tile + 1 == work.k_end) smem.turns.pass_on(warpgroup);
     smem.ring.wait_full(at);
     if constexpr (P::Loader::kWritesByThreads) fence_async_proxy();
-    const uint64_t b = wgmma_descriptor(smem.tokens[at.stage]);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) {
-      const int strip = strip_of_warpgroup<P>(i, warpgroup);
-      const uint64_t a =
-          wgmma_descriptor(smem.weights[at.stage] + strip * kStripFeatures * kSwizzleBytes);
-#pragma unroll
-      for (int k = 0; k < kTileK / kWgmmaK; ++k) {
-        Wgmma<typename P::Element, kN>::mma(accum[i], a + k * kDescriptorStepK,
-                                            b + k * kDescriptorStepK);
-      }
-    }
-    wgmma_commit();
+    multiply_stage<P>(smem, at.stage, work.num_rows, warpgroup, accum);
     if (k_tile > work.k_begin) {
       wgmma_wait<1>();
       release(previous);
@@ -127,24 +152,10 @@ __device__ __forceinline__ void multiply_n(GemmStorage<P>& smem, RingPosition<P:
     previous = at;
     at.advance();
   }
-  if constexpr (P::kPingPong) smem.turns.pass_on(warpgroup);
   wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < kStripsOfWarpgroup<P>; ++i) wgmma_pin(accum[i]);
   release(previous);
-}
-
-/// Picks the narrowest product that covers the work's token rows.
-template <class P, int kN = P::kRowStep>
-__device__ __forceinline__ void multiply(GemmStorage<P>& smem, RingPosition<P::kStages>& at,
-                                         const Work& work, int warpgroup, Accum<P>& accum) {
-  if constexpr (kN < P::kTileRows) {
-    if (work.num_rows > kN) {
-      multiply<P, kN + P::kRowStep>(smem, at, work, warpgroup, accum);
-      return;
-    }
-  }
-  multiply_n<P, kN>(smem, at, work, warpgroup, accum);
 }
 
 template <class P>
@@ -172,7 +183,7 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
       }
       smem.turns.wait(warpgroup, turn / kMathWarpgroups);
     }
-    // Zeros, not a first product that overwrites: with several widths ptxas would serialise wgmma.
+    // Zeros, not a first product that overwrites: ptxas would serialise wgmma.
     Accum<P> accum = {};
     multiply<P>(smem, at, work, warpgroup, accum);
     const int num_values = (work.num_rows + 7) / 8 * 4;
@@ -195,9 +206,10 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
 
 template <class P>
 __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
-  static_assert(WeightsOnMPolicy<P>,
-                "weights_on_m: P needs Params, Element, Loader, kTileFeatures (of 128), kTileRows, "
-                "kRowStep (of 16), kStages >= 2, kCtas, kPingPong, Epilogue");
+  static_assert(
+      WeightsOnMPolicy<P>,
+      "weights_on_m: P needs Params, Element, Loader, kTileFeatures (of 128), kTileRows (of 16), "
+      "kStages >= 2, kCtas, kPingPong, Epilogue");
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   static_assert(sizeof(GemmStorage<P>) <= P::kSmemBytes,
                 "weights_on_m: more smem than launched with");

@@ -97,22 +97,24 @@ struct WorkShape {
   int split_cost_k_tiles;
 };
 
-/// Cuts token rows into tiles of at most `kTileRows`, all equal multiples of 16 but the last.
+constexpr int kRowStep = 16;  // token rows are cut, loaded and multiplied in steps of so many
+
+/// Cuts token rows into as few tiles of at most `kTileRows` as will do, as even as steps allow.
 template <int kTileRows>
 struct RowTiling {
-  static constexpr int kRowStep = 16;
+  int num_rows;
 
   static __device__ __forceinline__ int num_tiles(int rows) {
     return (rows + kTileRows - 1) / kTileRows;
   }
-  static __device__ __forceinline__ int rows_of_tile(int rows) {
-    const int even = (rows + num_tiles(rows) - 1) / max(num_tiles(rows), 1);
-    return (even + kRowStep - 1) / kRowStep * kRowStep;
+  __device__ __forceinline__ int first_row(int tile) const {
+    const int num_steps = (num_rows + kRowStep - 1) / kRowStep;
+    return min(num_rows, tile * num_steps / num_tiles(num_rows) * kRowStep);
   }
 };
 
-/// Fills a WorkRing. An expert's row tiles come in groups of kGroupRowTiles, the row tile fastest,
-/// so that workers which run at the same time share weights.
+/// Fills a WorkRing. An expert's row tiles come in groups of kGroupRows rows, the row tile fastest,
+/// so that workers which run at the same time share weights and token rows.
 ///
 /// Experts with many rows keep the tensor cores busy, those with few the memory. Each class has a
 /// queue; where both have tiles, half of the workers begin on each and go over to the other when it
@@ -120,7 +122,8 @@ struct RowTiling {
 template <int kTileRows, int kCtas>
 class WorkScheduler {
  public:
-  static constexpr int kGroupRowTiles = 8;
+  static constexpr int kGroupRows = 2048;
+  static constexpr int kGroupRowTiles = kGroupRows / kTileRows;
   static constexpr int kManyRows = 160;  // where products take as long as streaming the weights
 
   __device__ __forceinline__ WorkScheduler(const Groups& groups, const WorkShape& shape,
@@ -219,8 +222,8 @@ class WorkScheduler {
   __device__ __forceinline__ void put_piece(int tile, int k_begin, int k_end, int num_partials) {
     const GroupPlace place = tile < num_.first ? many_.find(tile) : few_.find(tile - num_.first);
     const int rows = place.segment.num_rows;
-    const int row_tiles = RowTiling<kTileRows>::num_tiles(rows);
-    const int rows_of_tile = RowTiling<kTileRows>::rows_of_tile(rows);
+    const RowTiling<kTileRows> tiling{rows};
+    const int row_tiles = tiling.num_tiles(rows);
     const int group = place.tile / (kGroupRowTiles * shape_.num_feature_tiles);
     const int in_group = place.tile - group * kGroupRowTiles * shape_.num_feature_tiles;
     const int group_row_tiles = min(kGroupRowTiles, row_tiles - group * kGroupRowTiles);
@@ -228,8 +231,9 @@ class WorkScheduler {
     Work work;
     work.expert = place.expert;
     work.feature_tile = in_group / group_row_tiles;
-    work.first_row = place.segment.first_row + row_tile * rows_of_tile;
-    work.num_rows = min(rows_of_tile, rows - row_tile * rows_of_tile);
+    const int first_row = tiling.first_row(row_tile);
+    work.first_row = place.segment.first_row + first_row;
+    work.num_rows = tiling.first_row(row_tile + 1) - first_row;
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;

@@ -83,7 +83,6 @@ Sm90Config config_of(const Call& call, bool fits_tma) {
 Params params_of(const Sm90Config& config) {
   return {{"tile_features", int64_t{config.tile_features}},
           {"tile_rows", int64_t{config.tile_rows}},
-          {"row_step", int64_t{config.row_step}},
           {"stages", int64_t{config.stages}},
           {"ctas", int64_t{config.ctas}},
           {"ping_pong", int64_t{config.ping_pong}}};
@@ -93,7 +92,6 @@ Params params_of(const Sm90Config& config) {
 Sm90Config with_tile_of(const Sm90Config& tile, Sm90Config chosen) {
   chosen.tile_features = tile.tile_features;
   chosen.tile_rows = tile.tile_rows;
-  chosen.row_step = tile.row_step;
   chosen.stages = tile.stages;
   chosen.ctas = tile.ctas;
   chosen.ping_pong = tile.ping_pong;

@@ -62,12 +62,12 @@ template <class C>
 class Epilogue;
 
 /// Policy of the weights-on-M skeleton.
-/// kTileFeatures: weight rows of a tile; kTileRows: its token rows; kRowStep: steps in which the
-/// product's width follows the rows that are there; kStages: ring depth; kCtas: CTAs of a cluster,
-/// which share token rows; kPingPong: the two math warpgroups take whole tiles in turn.
+/// kTileFeatures: weight rows of a tile; kTileRows: its token rows, at most; kStages: ring depth;
+/// kCtas: CTAs of a cluster, which share token rows; kPingPong: the two math warpgroups take whole
+/// tiles in turn.
 template <ElementType kIn, ElementType kOut, ActivationKind kActivation, bool kHasBiasOf,
-          int kTileFeaturesOf, int kTileRowsOf, int kRowStepOf, int kStagesOf, int kCtasOf,
-          bool kPingPongOf, LoadKind kLoad>
+          int kTileFeaturesOf, int kTileRowsOf, int kStagesOf, int kCtasOf, bool kPingPongOf,
+          LoadKind kLoad>
 struct Config {
   using Params = GroupedGemmSm90Params;
   using Element = typename ElementOf<kIn>::Type;
@@ -77,7 +77,6 @@ struct Config {
   using Epilogue = grouped_gemm::Epilogue<Config>;
   static constexpr int kTileFeatures = kTileFeaturesOf;
   static constexpr int kTileRows = kTileRowsOf;
-  static constexpr int kRowStep = kRowStepOf;
   static constexpr int kStages = kStagesOf;
   static constexpr int kCtas = kCtasOf;
   static constexpr bool kPingPong = kPingPongOf;

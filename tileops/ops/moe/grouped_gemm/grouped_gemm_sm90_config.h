@@ -31,7 +31,6 @@ struct Sm90Config {
   bool has_bias = false;
   int32_t tile_features = 128;
   int32_t tile_rows = 0;
-  int32_t row_step = 0;
   int32_t stages = 0;
   int32_t ctas = 1;
   bool ping_pong = false;  // math warpgroups take whole tiles in turn
@@ -56,7 +55,7 @@ struct Sm90Config {
   }
   int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * (tile_features / 64); }
 
-  /// What messages call it: "tma 128x192x5c2 bf16 to f32 silu_and_mul bias".
+  /// What messages call it: "tma 128x176x5c2 ping-pong bf16 to f32 silu_and_mul bias".
   std::string name() const {
     constexpr const char* kElements[] = {"bf16", "f16", "f32"};
     constexpr const char* kActivations[] = {"none", "silu_and_mul", "gelu_and_mul",
@@ -84,34 +83,29 @@ struct Sm90Config {
     return space + "sm90_kernel<" + space + "Config<" + value_of("ElementType", in) + ", " +
            value_of("ElementType", out) + ", " + value_of("ActivationKind", activation) + ", " +
            boolean(has_bias) + ", " + number(tile_features) + ", " + number(tile_rows) + ", " +
-           number(row_step) + ", " + number(stages) + ", " + number(ctas) + ", " +
-           boolean(ping_pong) + ", " + value_of("LoadKind", load) + ">>";
+           number(stages) + ", " + number(ctas) + ", " + boolean(ping_pong) + ", " +
+           value_of("LoadKind", load) + ">>";
   }
 };
 
 /// The kernels that selection can reach, but for element types, activation and bias.
-inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .row_step = 16, .stages = 8};
-inline constexpr Sm90Config kWideConfig = {
-    .tile_features = 256, .tile_rows = 64, .row_step = 16, .stages = 5};
-inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .row_step = 16, .stages = 6};
-inline constexpr Sm90Config kSlabConfig = {
-    .tile_rows = 128, .row_step = 16, .stages = 6, .ctas = 2};
+inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .stages = 8};
+inline constexpr Sm90Config kWideConfig = {.tile_features = 256, .tile_rows = 64, .stages = 5};
+inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .stages = 6};
+inline constexpr Sm90Config kMediumRowsConfig = {
+    .tile_rows = 128, .stages = 6, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kManyRowsConfig = {
-    .tile_rows = 192, .row_step = 32, .stages = 5, .ctas = 2};
-inline constexpr Sm90Config kFullTilesConfig = {
-    .tile_rows = 256, .row_step = 32, .stages = 4, .ctas = 2};
-inline constexpr Sm90Config kPingPongConfig = {
-    .tile_rows = 128, .row_step = 32, .stages = 6, .ctas = 2, .ping_pong = true};
+    .tile_rows = 176, .stages = 5, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kStridedConfig = {
-    .tile_rows = 64, .row_step = 16, .stages = 8, .load = LoadKind::kStrided};
+    .tile_rows = 64, .stages = 8, .load = LoadKind::kStrided};
 inline constexpr Sm90Config kReachableConfigs[] = {
-    kDecodeConfig,   kWideConfig,      kFewRowsConfig,  kSlabConfig,
-    kManyRowsConfig, kFullTilesConfig, kPingPongConfig, kStridedConfig};
+    kDecodeConfig, kWideConfig, kFewRowsConfig, kMediumRowsConfig, kManyRowsConfig, kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
-/// leaves room for; beyond 16 rows twice the features share them. More: most experts' rows in one
-/// tile, shared by a cluster; a full slab of 128 rows in a smaller one. Where most tiles are full,
-/// one's epilogue under another's products. Measured on H200: bench/notes/hopper_gemm.md.
+/// leaves room for; beyond 16 rows twice the features share them. More: tiles in ping-pong, one's
+/// epilogue under another's products, as large as registers allow; full slabs of 128 rows fill
+/// smaller ones, and a matrix alone, of few tiles, leaves less of its last wave empty in smaller
+/// ones. Measured on H200: bench/notes/hopper_gemm.md.
 inline Sm90Config choose_config(const Sm90Problem& problem) {
   const auto at_most = [&](int64_t rows) { return problem.num_rows <= rows * problem.num_experts; };
   const bool masked = problem.max_m > 0;
@@ -120,14 +114,12 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
     config = kStridedConfig;
   } else if (at_most(masked ? 64 : 16)) {
     config = kDecodeConfig;
-  } else if (!masked && at_most(32)) {
+  } else if (!masked && at_most(48)) {
     config = kWideConfig;
-  } else if (masked && at_most(128)) {
-    config = kSlabConfig;
-  } else if (!masked && at_most(96)) {
+  } else if (!masked && at_most(64)) {
     config = kFewRowsConfig;
-  } else if (!at_most(192)) {
-    config = kPingPongConfig;
+  } else if (at_most(masked ? 128 : 96) || problem.num_experts == 1) {
+    config = kMediumRowsConfig;
   }
   config.in = problem.in;
   config.out = problem.out;

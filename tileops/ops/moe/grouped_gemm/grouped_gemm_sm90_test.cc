@@ -79,10 +79,10 @@ TEST(GroupedGemmSm90, RowCountsOfABucketShareAnEntryAndADefault) {
     call.num_rows = rows;
     return key_of(call);
   };
-  EXPECT_EQ(with_rows(512), with_rows(257)) << "33 to 64 rows an expert";
+  EXPECT_EQ(with_rows(512), with_rows(49 * 8)) << "49 to 64 rows an expert";
   EXPECT_FALSE(with_rows(512) == with_rows(513)) << "the next bucket";
+  EXPECT_FALSE(with_rows(48 * 8) == with_rows(49 * 8)) << "one bucket, two defaults";
   EXPECT_FALSE(with_rows(96 * 8) == with_rows(97 * 8)) << "one bucket, two defaults";
-  EXPECT_FALSE(with_rows(192 * 8) == with_rows(193 * 8)) << "one bucket, two defaults";
   Call wider = fitting_call();
   wider.n = 512;
   EXPECT_FALSE(key_of(fitting_call()) == key_of(wider)) << "sizes are what tuning chooses by";
@@ -103,28 +103,42 @@ TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
               ::testing::UnorderedElementsAre(HasSubstr("tma 128x64x8 bf16 to bf16 none"),
                                               HasSubstr("tma 256x64x5 bf16 to bf16 none"),
                                               HasSubstr("tma 128x128x6 bf16 to bf16 none"),
-                                              HasSubstr("tma 128x128x6c2 bf16 to bf16 none"),
-                                              HasSubstr("tma 128x192x5c2 bf16 to bf16 none"),
-                                              HasSubstr("tma 128x256x4c2 bf16 to bf16 none"),
-                                              HasSubstr("tma 128x128x6c2 ping-pong bf16 to")));
+                                              HasSubstr("tma 128x128x6c2 ping-pong bf16 to"),
+                                              HasSubstr("tma 128x176x5c2 ping-pong bf16 to")));
   EXPECT_TRUE(kernels[0]->tunable());
   EXPECT_TRUE(op.built_entries("grouped_gemm").empty()) << "built for the question alone";
 }
 
+std::string default_of(Call call, int64_t rows_of_expert) {
+  call.num_rows = rows_of_expert * call.num_experts;
+  return to_string(key_of(call).identity);
+}
+
 TEST(GroupedGemmSm90, TheDefaultTileFollowsTheRowsOfAnExpert) {
-  const auto default_of = [](int64_t rows) {
-    Call call = fitting_call();
-    call.num_rows = rows * call.num_experts;
-    return to_string(key_of(call).identity);
+  const Call call = fitting_call();
+  EXPECT_THAT(default_of(call, 16), HasSubstr("tma 128x64x8 "));
+  EXPECT_THAT(default_of(call, 17), HasSubstr("tma 256x64x5 "));
+  EXPECT_THAT(default_of(call, 48), HasSubstr("tma 256x64x5 "));
+  EXPECT_THAT(default_of(call, 49), HasSubstr("tma 128x128x6 "));
+  EXPECT_THAT(default_of(call, 64), HasSubstr("tma 128x128x6 "));
+  EXPECT_THAT(default_of(call, 65), HasSubstr("tma 128x128x6c2 ping-pong "));
+  EXPECT_THAT(default_of(call, 96), HasSubstr("tma 128x128x6c2 ping-pong "));
+  EXPECT_THAT(default_of(call, 97), HasSubstr("tma 128x176x5c2 ping-pong "));
+}
+
+TEST(GroupedGemmSm90, SlabsAndAMatrixAloneHaveDefaultsOfTheirOwn) {
+  Call slabs = fitting_call();
+  const auto of_slabs = [&](int64_t max_m) {
+    slabs.layout = MGroupedLayout::masked(max_m);
+    return default_of(slabs, max_m);
   };
-  EXPECT_THAT(default_of(16), HasSubstr("tma 128x64x8 "));
-  EXPECT_THAT(default_of(17), HasSubstr("tma 256x64x5 "));
-  EXPECT_THAT(default_of(32), HasSubstr("tma 256x64x5 "));
-  EXPECT_THAT(default_of(33), HasSubstr("tma 128x128x6 "));
-  EXPECT_THAT(default_of(96), HasSubstr("tma 128x128x6 "));
-  EXPECT_THAT(default_of(97), HasSubstr("tma 128x192x5c2 "));
-  EXPECT_THAT(default_of(192), HasSubstr("tma 128x192x5c2 "));
-  EXPECT_THAT(default_of(193), HasSubstr("tma 128x128x6c2 ping-pong "));
+  EXPECT_THAT(of_slabs(64), HasSubstr("tma 128x64x8 "));
+  EXPECT_THAT(of_slabs(65), HasSubstr("tma 128x128x6c2 ping-pong "));
+  EXPECT_THAT(of_slabs(128), HasSubstr("tma 128x128x6c2 ping-pong "));
+  EXPECT_THAT(of_slabs(129), HasSubstr("tma 128x176x5c2 ping-pong "));
+  Call alone = fitting_call();
+  alone.num_experts = 1;
+  EXPECT_THAT(default_of(alone, 4096), HasSubstr("tma 128x128x6c2 ping-pong "));
 }
 
 TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
@@ -137,7 +151,7 @@ TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
   kernels_for_call(op, {inputs, {}}, kHopper)
       .at(0)
       ->list_programs([&](const cuda::ProgramSpec& spec) { names.push_back(spec.name); });
-  EXPECT_THAT(names, ::testing::Contains(HasSubstr("tma 128x128x6c2 ")));
+  EXPECT_THAT(names, ::testing::Contains(HasSubstr("tma 128x128x6c2 ping-pong ")));
   EXPECT_THAT(names, ::testing::Not(::testing::Contains(HasSubstr("tma 256x64x5 "))));
 }
 
@@ -153,34 +167,29 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   const auto text = [&](const Op& asked) {
     return explain_call(asked, {inputs, {}}, facts).text();
   };
-  EXPECT_THAT(text(op),
-              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1, ping_pong=0 (default)"));
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, stages=6, ctas=1, ping_pong=0 (default)"));
   const perf::TuningKey key{facts.name, "grouped_gemm/sm90_weights_on_m",
                             grouped_gemm::tuning_bucket(fitting_call())};
   perf::keep_tuned(key, {{{"tile_rows", int64_t{7}}}, 1, 1}, true);
-  EXPECT_THAT(text(op),
-              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=1, ping_pong=0 (default)"))
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=128, stages=6, ctas=1, ping_pong=0 (default)"))
       << "no candidate: another library's";
   perf::keep_tuned(key,
                    {{{"tile_features", int64_t{128}},
-                     {"tile_rows", int64_t{192}},
-                     {"row_step", int64_t{32}},
+                     {"tile_rows", int64_t{176}},
                      {"stages", int64_t{5}},
                      {"ctas", int64_t{2}},
-                     {"ping_pong", int64_t{0}}},
+                     {"ping_pong", int64_t{1}}},
                     1,
                     2},
                    true);
-  EXPECT_THAT(text(op),
-              HasSubstr("tile_rows=192, row_step=32, stages=5, ctas=2, ping_pong=0 (table)"));
+  EXPECT_THAT(text(op), HasSubstr("tile_rows=176, stages=5, ctas=2, ping_pong=1 (table)"));
   const MoEGroupedGemmFwdOp forced(MGroupedLayout::contiguous(), {}, {},
                                    {.kernel_config = {{"tile_rows", int64_t{128}}}});
   EXPECT_THAT(text(forced), HasSubstr("ctas=1, ping_pong=0 (forced)"));
   const MoEGroupedGemmFwdOp pair(
       MGroupedLayout::contiguous(), {}, {},
       {.kernel_config = {{"tile_rows", int64_t{128}}, {"ctas", int64_t{2}}}});
-  EXPECT_THAT(text(pair),
-              HasSubstr("tile_rows=128, row_step=16, stages=6, ctas=2, ping_pong=0 (forced)"));
+  EXPECT_THAT(text(pair), HasSubstr("tile_rows=128, stages=6, ctas=2, ping_pong=1 (forced)"));
   const MoEGroupedGemmFwdOp none(MGroupedLayout::contiguous(), {}, {},
                                  {.kernel_config = {{"stages", int64_t{9}}}});
   EXPECT_THAT(error_of([&] { text(none); }), HasSubstr("ping_pong=1 here, got stages=9"));
@@ -189,7 +198,7 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
   std::vector<cuda::ProgramSpec> specs = cuda::registered_programs();
   std::erase_if(specs, [](const auto& spec) { return !spec.name.starts_with("grouped_gemm "); });
-  EXPECT_EQ(specs.size(), 8U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
+  EXPECT_EQ(specs.size(), 6U * 2 * 2 * 5 * 2) << "tiles, inputs, outputs, activations, bias";
   std::vector<std::string> names;
   for (const cuda::ProgramSpec& spec : specs) {
     EXPECT_TRUE(spec.uses_wgmma);
