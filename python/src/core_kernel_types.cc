@@ -76,10 +76,7 @@ struct Functions {
     });
   }
 
-  std::shared_ptr<ForeignKernel> make(const Params& call, const BuildOptions& options) const {
-    if (options.kernel_config.size() != 0) {
-      throw Error(ErrorKind::kValue, op + ": kernel_config: " + key + " has nothing to configure");
-    }
+  std::shared_ptr<ForeignKernel> make(const Params& call) const {
     return in_python([&]() -> std::shared_ptr<ForeignKernel> {
       const nb::object kernel = build.get()(call_to_python(interface, call));
       if (PyCallable_Check(kernel.ptr()) == 0) return nullptr;
@@ -115,7 +112,7 @@ void register_kernel_type(const std::string& op, const std::string& key, nb::cal
       .refusal = [functions](const Params& call) { return functions->refuse(call); },
       .identity = [functions](const Params& call) { return functions->identify(call); },
       .build = [functions](const Params& call,
-                           const BuildOptions& options) { return functions->make(call, options); }};
+                           const BuildOptions&) { return functions->make(call); }};
   for (const std::string& name : devices) {
     implementation.info.devices.push_back(device_type_named(name));
   }

@@ -16,15 +16,25 @@ PyObject* make_sum_value = nullptr;
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
+/// Whether a class is a framework's of dtypes, by its name or that of one it derives from: ml_dtypes'
+/// classes are named after their elements.
+bool is_of_dtypes(nb::handle type) {
+  for (const nb::handle base : nb::borrow<nb::tuple>(type.attr("__mro__"))) {
+    const std::string name = text_of(base.attr("__name__"));
+    if (name.find("dtype") != std::string::npos || name.find("DType") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// The dtype that an object of another framework names: torch.bfloat16, numpy.dtype("int32"),
 /// numpy.float32, ml_dtypes.bfloat16.
 std::optional<DType> dtype_of(nb::handle object) {
-  const nb::handle type = object.type();
   std::string name;
   if (nb::hasattr(object, "__name__") && PyType_Check(object.ptr())) {
     name = text_of(object.attr("__name__"));
-  } else if (text_of(type.attr("__name__")).find("dtype") != std::string::npos ||
-             text_of(type.attr("__name__")).find("DType") != std::string::npos) {
+  } else if (is_of_dtypes(object.type())) {
     name = text_of(object);
   } else {
     return std::nullopt;
