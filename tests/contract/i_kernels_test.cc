@@ -235,6 +235,19 @@ TEST(ContractI, Contract_I3_a_builder_that_throws_is_asked_again) {
   EXPECT_EQ(count_of(Point::kEntryBuild, "t"), 2);
 }
 
+TEST(ContractI, Contract_I3_a_forced_configuration_is_honoured_or_refused) {
+  const ScaleOp honoured(2, "t", {.kernel_config = {{"tile", 1}}});
+  EXPECT_EQ(values_of(honoured(iota(1, 2))), values_of(ScaleOp(2, "t")(iota(1, 2))));
+  const ScaleOp refused(2, "t", {.kernel_config = {{"tile", 4}}});
+  EXPECT_THAT(error_of([&] { refused(iota(1, 2)); }),
+              HasSubstr("TestScaleFwdOp: kernel_config: scale_plain would run with tile=1, got "
+                        "tile=4"));
+  EXPECT_EQ(kind_of([&] { refused(iota(1, 2)); }), ErrorKind::kValue);
+  EXPECT_TRUE(refused.built_entries("scale").empty());
+  const MixOp plain({.kernel_config = {{"tile", 4}}});
+  EXPECT_THAT(error_of([&] { plain(iota(1, 2)); }), HasSubstr("has nothing to configure, got"));
+}
+
 // I4 ------------------------------------------------------------------------------------------
 
 AnyImplementation entrant(ImplementationInfo info) {

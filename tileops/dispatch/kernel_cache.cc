@@ -61,6 +61,18 @@ BuildOptions KernelCacheBase::build_options(const DeviceFacts& facts) const {
   return {forced_config_, facts.name};
 }
 
+void KernelCacheBase::check_forced_config(std::string_view implementation,
+                                          const Params& config) const {
+  for (const auto& [key, value] : forced_config_) {
+    const Value* const used = config.find(key);
+    if (used != nullptr && *used == value) continue;
+    raise(ErrorKind::kValue, "{}: kernel_config: {} {}, got {}; leave it out or force another",
+          table_->op, implementation,
+          config.size() == 0 ? "has nothing to configure" : "would run with " + to_string(config),
+          to_string(forced_config_));
+  }
+}
+
 std::string KernelCacheBase::config_text(
     const EntryKey& key, const std::function<ConfigInUse(const BuildOptions&)>& config,
     const DeviceFacts& facts) const {
@@ -69,7 +81,10 @@ std::string KernelCacheBase::config_text(
     used = {built->kernel->config(), built->kernel->config_origin()};
   } else if (config) {
     used = config(build_options(facts));
+  } else {
+    return "";  // the kernel may have one; only building it would tell
   }
+  check_forced_config(key.implementation, used.values);
   if (used.values.size() == 0) return "";
   return fmt::format("{} ({})", to_string(used.values), config_origin_name(used.origin));
 }
@@ -82,6 +97,7 @@ KernelCacheBase::EntryPtr KernelCacheBase::entry(const ImplementationInfo& imple
     std::shared_ptr<Kernel> kernel = build(build_options(facts));
     TILEOPS_CHECK(ErrorKind::kBackend, kernel != nullptr, "{}: {} built no kernel for identity {}",
                   table_->op, key.implementation, to_string(key.identity));
+    check_forced_config(key.implementation, kernel->config());
     if (log_on(Log::kBuild)) {
       log_line(Log::kBuild, fmt::format("op={} impl={} identity={}", table_->op, key.implementation,
                                         to_string(key.identity)));

@@ -53,6 +53,9 @@ class KernelCacheBase {
   EntryPtr entry(const ImplementationInfo& implementation, const Value& identity,
                  const Build& build, const DeviceFacts& facts, bool& fresh);
   BuildOptions build_options(const DeviceFacts& facts) const;
+  /// A forced configuration is honoured or refused: `config` of that implementation must have all
+  /// that it forces. Errors: kValue.
+  void check_forced_config(std::string_view implementation, const Params& config) const;
   /// The chosen candidate's configuration: the built kernel's, else what `config` says.
   std::string config_text(const EntryKey& key,
                           const std::function<ConfigInUse(const BuildOptions&)>& config,
@@ -98,7 +101,7 @@ class KernelCache : public KernelCacheBase {
   }
 
   /// Selects and builds on a miss (I2, I3). `fresh` tells whether a kernel was built.
-  /// Errors: select_implementation's, and the builder's.
+  /// Errors: select_implementation's, the builder's, and check_forced_config's.
   EntryPtr select(const Call& call, Device device, bool& fresh) {
     const uint64_t generation = current_generation();
     const DeviceFacts& facts = device_facts(device);
@@ -131,7 +134,9 @@ class KernelCache : public KernelCacheBase {
   /// A kernel for a device that need not be in the machine; it is not kept.
   std::shared_ptr<Kernel> build_for(const Call& call, const DeviceFacts& facts) const {
     const Implementation<I>& winner = typed(select_implementation(query(call), facts));
-    return winner.entry_for(call).build(build_options(facts));
+    std::shared_ptr<Kernel> kernel = winner.entry_for(call).build(build_options(facts));
+    check_forced_config(winner.info.key, kernel->config());
+    return kernel;
   }
 
   void clear() noexcept override {

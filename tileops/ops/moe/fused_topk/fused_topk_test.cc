@@ -205,6 +205,9 @@ TEST(FusedTopK, ErrorsNameTheRule) {
               HasSubstr("topk_group"));
   EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1, .routed_scaling_factor = kNaN}); }),
               HasSubstr("routed_scaling_factor"));
+  const OpOptions forced{.kernel_config = {{"tile", int64_t{1}}}};
+  EXPECT_THAT(error_of([&] { FusedTopKFwdOp({.top_k = 1}, false, forced)(gating); }),
+              HasSubstr("has nothing to configure, got tile=1"));
 }
 
 }  // namespace
