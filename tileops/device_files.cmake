@@ -18,6 +18,7 @@ set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/weights_on_m.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/groups.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/partials.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/device/tile/row_tiling.h
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/work.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90.cuh
   ${PROJECT_SOURCE_DIR}/tileops/ops/moe/fused_topk/fused_topk_sm90_biased.cuh

@@ -5,6 +5,7 @@
 #include "tileops/device/pipeline/ring.cuh"
 #include "tileops/device/ptx/memory.cuh"
 #include "tileops/device/tile/groups.cuh"
+#include "tileops/device/tile/row_tiling.h"
 
 namespace tileops::device {
 
@@ -97,22 +98,6 @@ struct WorkShape {
   int split_cost_k_tiles;
 };
 
-constexpr int kRowStep = 16;  // token rows are cut, loaded and multiplied in steps of so many
-
-/// Cuts token rows into as few tiles of at most `kTileRows` as will do, as even as steps allow.
-template <int kTileRows>
-struct RowTiling {
-  int num_rows;
-
-  static __device__ __forceinline__ int num_tiles(int rows) {
-    return (rows + kTileRows - 1) / kTileRows;
-  }
-  __device__ __forceinline__ int first_row(int tile) const {
-    const int num_steps = (num_rows + kRowStep - 1) / kRowStep;
-    return min(num_rows, tile * num_steps / num_tiles(num_rows) * kRowStep);
-  }
-};
-
 /// Fills a WorkRing. An expert's row tiles come in groups of kGroupRows rows, the row tile fastest,
 /// so that workers which run at the same time share weights and token rows.
 ///
@@ -171,12 +156,17 @@ class WorkScheduler {
   }
 
  private:
+  using Tiling = RowTiling<kTileRows>;
+
+  static __device__ __forceinline__ int num_row_tiles(int rows) {
+    return static_cast<int>(Tiling{static_cast<uint32_t>(rows)}.num_tiles());
+  }
+
   template <bool kMany>
   struct TilesOfRows {
     int num_feature_tiles;
     __device__ __forceinline__ int operator()(int rows) const {
-      return (rows > kManyRows) == kMany ? RowTiling<kTileRows>::num_tiles(rows) * num_feature_tiles
-                                         : 0;
+      return (rows > kManyRows) == kMany ? num_row_tiles(rows) * num_feature_tiles : 0;
     }
   };
   using Many = GroupWalker<TilesOfRows<true>>;
@@ -221,9 +211,8 @@ class WorkScheduler {
   /// `tile` counts the tiles of the experts with many rows first.
   __device__ __forceinline__ void put_piece(int tile, int k_begin, int k_end, int num_partials) {
     const GroupPlace place = tile < num_.first ? many_.find(tile) : few_.find(tile - num_.first);
-    const int rows = place.segment.num_rows;
-    const RowTiling<kTileRows> tiling{rows};
-    const int row_tiles = tiling.num_tiles(rows);
+    const Tiling tiling{static_cast<uint32_t>(place.segment.num_rows)};
+    const int row_tiles = static_cast<int>(tiling.num_tiles());
     const int group = place.tile / (kGroupRowTiles * shape_.num_feature_tiles);
     const int in_group = place.tile - group * kGroupRowTiles * shape_.num_feature_tiles;
     const int group_row_tiles = min(kGroupRowTiles, row_tiles - group * kGroupRowTiles);
@@ -231,9 +220,9 @@ class WorkScheduler {
     Work work;
     work.expert = place.expert;
     work.feature_tile = in_group / group_row_tiles;
-    const int first_row = tiling.first_row(row_tile);
+    const int first_row = static_cast<int>(tiling.first_row(row_tile));
     work.first_row = place.segment.first_row + first_row;
-    work.num_rows = tiling.first_row(row_tile + 1) - first_row;
+    work.num_rows = static_cast<int>(tiling.first_row(row_tile + 1)) - first_row;
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;

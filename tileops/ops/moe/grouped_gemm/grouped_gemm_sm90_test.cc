@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/support/cache_folder.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/program.h"
+#include "tileops/device/tile/row_tiling.h"
 #include "tileops/op/explain.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
@@ -124,6 +126,36 @@ TEST(GroupedGemmSm90, TheDefaultTileFollowsTheRowsOfAnExpert) {
   EXPECT_THAT(default_of(call, 65), HasSubstr("tma 128x128x6c2 ping-pong "));
   EXPECT_THAT(default_of(call, 96), HasSubstr("tma 128x128x6c2 ping-pong "));
   EXPECT_THAT(default_of(call, 97), HasSubstr("tma 128x176x5c2 ping-pong "));
+}
+
+/// Tiles follow each other to the end, in steps, none is empty or too long, and they differ by one
+/// step at most; of many tiles, some.
+void check_tiling(uint32_t num_rows) {
+  constexpr int kTileRows = 176;
+
+  const device::RowTiling<kTileRows> tiling{num_rows};
+  const uint32_t num_tiles = tiling.num_tiles();
+  ASSERT_EQ(num_tiles, (num_rows - 1) / kTileRows + 1) << num_rows;
+  ASSERT_EQ(tiling.first_row(0), 0u);
+  ASSERT_EQ(tiling.first_row(num_tiles), num_rows);
+  uint32_t shortest = num_rows;
+  uint32_t longest = 0;
+  for (uint32_t tile = 0; tile < num_tiles; tile += 1 + num_tiles / 256) {
+    const uint32_t first = tiling.first_row(tile);
+    const uint32_t rows = tiling.first_row(tile + 1) - first;
+    const uint32_t steps = (rows + device::kRowStep - 1) / device::kRowStep;
+    ASSERT_EQ(first % device::kRowStep, 0u) << num_rows << " rows, tile " << tile;
+    ASSERT_TRUE(rows > 0 && rows <= kTileRows) << num_rows << " rows, tile " << tile;
+    shortest = std::min(shortest, steps);
+    longest = std::max(longest, steps);
+  }
+  ASSERT_LE(longest - shortest, 1u) << num_rows << " rows";
+}
+
+TEST(GroupedGemmSm90, RowsAreCutEvenlyHoweverManyThereAre) {
+  for (uint32_t num_rows = 1; num_rows < 3000; ++num_rows) check_tiling(num_rows);
+  const uint32_t most = std::numeric_limits<int32_t>::max();
+  for (uint32_t fewer = 0; fewer < 400; ++fewer) check_tiling(most - fewer);
 }
 
 TEST(GroupedGemmSm90, SlabsAndAMatrixAloneHaveDefaultsOfTheirOwn) {
