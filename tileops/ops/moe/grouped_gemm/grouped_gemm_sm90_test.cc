@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/support/cache_folder.h"
+#include "tileops/core/embedded.h"
 #include "tileops/core/error_testing.h"
 #include "tileops/cuda/program.h"
 #include "tileops/device/tile/row_tiling.h"
@@ -225,6 +226,38 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   const MoEGroupedGemmFwdOp none(MGroupedLayout::contiguous(), {}, {},
                                  {.kernel_config = {{"stages", int64_t{9}}}});
   EXPECT_THAT(error_of([&] { text(none); }), HasSubstr("ping_pong=1 here, got stages=9"));
+}
+
+/// Otherwise a table that is older than the tiles would be passed over in silence.
+TEST(GroupedGemmSm90, TheShippedTableNamesTilesThatThereAre) {
+  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({8}, DType::kI32, kMetaDevice),
+                           {}};
+  size_t num_entries = 0;
+  for (const EmbeddedFile& file : embedded::tuned_files()) {
+    for (const perf::TuningEntry& entry : perf::parse_tuning_table(file.text, file.path)) {
+      if (entry.key.implementation != "grouped_gemm/sm90_weights_on_m") continue;
+      const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous(), {}, {},
+                                   {.kernel_config = entry.tuned.config});
+      EXPECT_THAT(explain_call(op, {inputs, {}}, kHopper).text(), HasSubstr("(forced)"))
+          << entry.key.bucket;
+      ++num_entries;
+    }
+  }
+  EXPECT_GT(num_entries, 0U);
+}
+
+TEST(GroupedGemmSm90, TheShippedTableIsFoundByTheKindOfACall) {
+  const Tensor inputs[] = {Tensor::empty({65536, 768}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({128, 2048, 768}, DType::kBF16, kMetaDevice),
+                           Tensor::empty({128}, DType::kI32, kMetaDevice),
+                           {}};
+  DeviceFacts facts = kHopper;
+  const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
+  EXPECT_THAT(explain_call(op, {inputs, {}}, facts).text(), HasSubstr("(default)"));
+  facts.name = "NVIDIA H200";
+  EXPECT_THAT(explain_call(op, {inputs, {}}, facts).text(), HasSubstr("(table)"));
 }
 
 TEST(GroupedGemmSm90, EveryProgramIsRegisteredOnce) {
