@@ -46,7 +46,7 @@ struct TmaLoader {
   static constexpr int kRegisters = 40;  // a thread, of the producer warpgroup
   static constexpr bool kWritesByThreads = false;
   static constexpr int kLargeBox = 64;
-  static constexpr int kSmallBox = 16;
+  static constexpr int kSmallBox = kRowStep;
   /// Neighbours in memory that are asked for at once: a stream of weights gains 1 to 2 %. A cluster,
   /// which works on full tiles, would rather have each stage as soon as it is free.
   static constexpr int kTogether = P::kCtas == 1 ? 2 : 1;
