@@ -114,10 +114,18 @@ TEST(ContractB, Contract_B5_a_built_sub_op_inherits_the_target_at_every_depth) {
 }
 
 TEST(ContractB, Contract_B5_a_forced_configuration_is_not_inherited) {
-  const ChainOp chain(2, "t", nullptr, nullptr,
-                      {.implementation = "scale_plain", .kernel_config = {{"tile", 4}}});
-  EXPECT_EQ(chain.held_delegates()[0].op->options().implementation, "scale_plain");
-  EXPECT_EQ(chain.held_delegates()[0].op->options().kernel_config.size(), 0u);
+  const MixOp mix({.implementation = "scale_plain", .kernel_config = {{"tile", 4}}});
+  EXPECT_EQ(mix.held_delegates()[0].op->options().implementation, "scale_plain");
+  EXPECT_EQ(mix.held_delegates()[0].op->options().kernel_config.size(), 0u);
+}
+
+TEST(ContractB, Contract_B5_a_forced_configuration_that_no_kernel_is_there_for_is_an_error) {
+  EXPECT_THAT(
+      error_of([] {
+        ChainOp(2, "t", nullptr, nullptr, {.kernel_config = {{"tile", 4}}});
+      }),
+      HasSubstr("kernel_config: the op has no kernels of its own, got tile=4; give it to the "
+                "sub-op"));
 }
 
 TEST(ContractB, Contract_B6_a_given_sub_op_is_held_as_it_is_with_its_own_target) {

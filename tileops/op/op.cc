@@ -19,6 +19,15 @@ void check_metadata_count(const spec::Entry& entry) {
                 CallRecord::kMaxMetadata);
 }
 
+/// A composite without kernels of its own has nothing that a forced configuration is for.
+void check_forced_config(const OpClass& op_class, const Params& forced) {
+  const bool has_no_kernels = op_class.is_composite() && op_class.interfaces().empty();
+  TILEOPS_CHECK(ErrorKind::kValue, forced.size() == 0 || !has_no_kernels,
+                "{}: kernel_config: the op has no kernels of its own, got {}; give it to the "
+                "sub-op whose kernel it is for",
+                op_class.name(), to_string(forced));
+}
+
 /// Where a call without tensors runs (G1).
 Device device_without_tensors(const OpOptions& options,
                               const std::vector<Tensor>& construction_tensors) {
@@ -42,6 +51,7 @@ Op::Op(const OpClass& op_class, Params params, OpOptions options,
                                                          construction_tensors_)),
       key_(new_instance_key(op_class.name(), signature_->fingerprint())) {
   check_metadata_count(entry());
+  check_forced_config(op_class, options_.kernel_config);
   const std::shared_ptr<const KernelTable> table = kernel_table(op_class.name());
   for (const InterfaceType& interface : op_class.interfaces()) {
     caches_.push_back(interface.make_cache(table, options_.implementation, options_.kernel_config));
