@@ -300,6 +300,10 @@ class Explain(CommandTest):
         found = self.succeed_json("explain", GEMM, "--workload", SMALL, "--device", "cuda", "--arch", "sm_90a")
         reasons = {each["key"]: each for each in found["choices"][0]["candidates"]}
         self.assertFalse(reasons["reference"]["chosen"])
+        shipped = ["--workload", "qwen3-30b-a3b-t32-uniform", "--size", "T=8192", "--device", "cuda", "--arch", "sm_90a"]
+        self.assertIn("(default)", self.succeed("explain", "FusedMoEExpertsFwdOp", *shipped))
+        self.assertIn("(table)", self.succeed("explain", "FusedMoEExpertsFwdOp", *shipped, "--device-name", "NVIDIA H200"))
+        self.refuse("explain", GEMM, "--workload", SMALL, "--device-name", "NVIDIA H200", says="--arch")
         self.refuse("explain", GEMM, "--workload", SMALL, "--arch", "avx9", says=["avx9", "avx2"])
         self.refuse("explain", GEMM, "--workload", SMALL, "--device", "tpu", says="tpu")
 

@@ -15,6 +15,7 @@ namespace tileops::tools {
 struct StatedDevice {
   std::string device = "cpu";
   std::vector<std::string> archs;  // empty: what the machine's device has
+  std::string name;                // with archs: "NVIDIA H200"; its tuning table decides
 };
 void add_stated_device(CLI::App& command, StatedDevice& stated);
 
