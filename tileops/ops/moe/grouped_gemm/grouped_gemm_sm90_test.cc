@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "tests/support/cache_folder.h"
@@ -30,6 +31,13 @@ const DeviceFacts kAmpere{.device = kCuda0, .archs = {"sm_80"}, .name = "A100"};
 
 Call fitting_call() {
   return {.device = kCuda0, .num_rows = 512, .num_experts = 8, .n = 256, .k = 128};
+}
+
+/// a, b, metadata and no bias, without contents.
+std::array<Tensor, 4> meta_inputs(int64_t rows, int64_t experts, int64_t n, int64_t k) {
+  return {Tensor::empty({rows, k}, DType::kBF16, kMetaDevice),
+          Tensor::empty({experts, n, k}, DType::kBF16, kMetaDevice),
+          Tensor::empty({experts}, DType::kI32, kMetaDevice), Tensor()};
 }
 
 EntryKey key_of(const Call& call, const std::string& forced = "") {
@@ -94,10 +102,7 @@ TEST(GroupedGemmSm90, RowCountsOfABucketShareAnEntryAndADefault) {
 TEST(GroupedGemmSm90, EveryCandidateIsListedForWarm) {
   const auto entry = spec::entry("MoEGroupedGemmFwdOp");
   const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
-  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8}, DType::kI32, kMetaDevice),
-                           {}};
+  const auto inputs = meta_inputs(512, 8, 256, 128);
   const auto kernels = kernels_for_call(op, {inputs, {}}, kHopper);
   ASSERT_EQ(kernels.size(), 1U);
   std::vector<std::string> names;
@@ -133,7 +138,6 @@ TEST(GroupedGemmSm90, TheDefaultTileFollowsTheRowsOfAnExpert) {
 /// step at most; of many tiles, some.
 void check_tiling(uint32_t num_rows) {
   constexpr int kTileRows = 176;
-
   const device::RowTiling<kTileRows> tiling{num_rows};
   const uint32_t num_tiles = tiling.num_tiles();
   ASSERT_EQ(num_tiles, (num_rows - 1) / kTileRows + 1) << num_rows;
@@ -191,10 +195,7 @@ TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
 TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
   const testing::CacheFolder folder("sm90_table");
   const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
-  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8}, DType::kI32, kMetaDevice),
-                           {}};
+  const auto inputs = meta_inputs(512, 8, 256, 128);
   DeviceFacts facts = kHopper;
   facts.name = "a table's device";
   const auto text = [&](const Op& asked) {
@@ -230,10 +231,7 @@ TEST(GroupedGemmSm90, ATableDecidesAndAForcedTileDecidesMore) {
 
 /// Otherwise a table that is older than the tiles would be passed over in silence.
 TEST(GroupedGemmSm90, TheShippedTableNamesTilesThatThereAre) {
-  const Tensor inputs[] = {Tensor::empty({512, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8, 256, 128}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({8}, DType::kI32, kMetaDevice),
-                           {}};
+  const auto inputs = meta_inputs(512, 8, 256, 128);
   size_t num_entries = 0;
   for (const EmbeddedFile& file : embedded::tuned_files()) {
     for (const perf::TuningEntry& entry : perf::parse_tuning_table(file.text, file.path)) {
@@ -249,10 +247,7 @@ TEST(GroupedGemmSm90, TheShippedTableNamesTilesThatThereAre) {
 }
 
 TEST(GroupedGemmSm90, TheShippedTableIsFoundByTheKindOfACall) {
-  const Tensor inputs[] = {Tensor::empty({65536, 768}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({128, 2048, 768}, DType::kBF16, kMetaDevice),
-                           Tensor::empty({128}, DType::kI32, kMetaDevice),
-                           {}};
+  const auto inputs = meta_inputs(65536, 128, 2048, 768);
   DeviceFacts facts = kHopper;
   const MoEGroupedGemmFwdOp op(MGroupedLayout::contiguous());
   EXPECT_THAT(explain_call(op, {inputs, {}}, facts).text(), HasSubstr("(default)"));
