@@ -20,8 +20,9 @@ class BatchedLaunches final : public LaunchBatch {
  public:
   BatchedLaunches() { returned_.reserve(kMaxReturned); }
 
-  void open(Stream stream) {
+  void open(Stream stream, bool is_captured) {
     stream_ = stream;
+    is_captured_ = is_captured;
     set_current(this);
   }
 
@@ -38,10 +39,11 @@ class BatchedLaunches final : public LaunchBatch {
     size_t bytes = 0;
     for (const LaunchArgument& argument : arguments) bytes += padded(argument.bytes);
     if (bytes > sizeof(argument_bytes_)) return false;
-    if (count_ == launches_.size() || used_ + bytes > sizeof(argument_bytes_)) submit();
+    if (!has_room(bytes)) submit();
     PutOffLaunch& launch = launches_[count_];
     launch.function = &function;
     launch.shape = shape;
+    launch.undo_overlap = nullptr;
     launch.bytes = {argument_bytes_ + used_, bytes};
     for (size_t i = 0; i < arguments.size(); ++i) {
       launch.arguments[i] = argument_bytes_ + used_;
@@ -50,6 +52,16 @@ class BatchedLaunches final : public LaunchBatch {
     }
     ++count_;
     return true;
+  }
+
+  PutOff last(Stream stream, size_t next_bytes) const {
+    if (count_ == 0 || !(stream == stream_) || !has_room(padded(next_bytes))) return {};
+    return {launches_[count_ - 1].function, launches_[count_ - 1].arguments[0]};
+  }
+
+  void undo_overlap_of_last_two(void (*undo)(void*)) {
+    launches_[count_ - 2].undo_overlap = undo;
+    launches_[count_ - 1].undo_overlap = undo;
   }
 
   void submit() override {
@@ -68,13 +80,25 @@ class BatchedLaunches final : public LaunchBatch {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
+  bool has_room(size_t bytes) const {
+    return count_ < launches_.size() && used_ + bytes <= sizeof(argument_bytes_);
+  }
+
+  /// Another thread's launches may come between these; into a capture they may not.
+  void send_one_by_one(std::span<PutOffLaunch> launches) {
+    for (PutOffLaunch& each : launches) {
+      if (each.undo_overlap != nullptr && !is_captured_) each.undo_overlap(each.arguments[0]);
+      launch_now(*each.function, each.shape, stream_, each.arguments.data());
+    }
+  }
+
   void send(std::span<PutOffLaunch> launches) {
     std::unique_ptr<LaunchGraph> graph;
-    if (launches.size() > 1) graph = launch_graphs().take({stream_, launches}, launches);
+    if (launches.size() > 1 && !is_captured_) {
+      graph = launch_graphs().take({stream_, launches}, launches);
+    }
     if (graph == nullptr) {
-      for (PutOffLaunch& each : launches) {
-        launch_now(*each.function, each.shape, stream_, each.arguments.data());
-      }
+      send_one_by_one(launches);
       return;
     }
     graph->run(launches);
@@ -91,6 +115,7 @@ class BatchedLaunches final : public LaunchBatch {
   }
 
   Stream stream_;
+  bool is_captured_ = false;
   size_t count_ = 0, used_ = 0;
   std::array<PutOffLaunch, LaunchGraphKey::kMaxNodes> launches_;
   alignas(kAlignment) std::byte argument_bytes_[16 << 10];
@@ -102,6 +127,10 @@ namespace {
 BatchedLaunches& batch_of_thread() {
   thread_local const auto batch = std::make_unique<BatchedLaunches>();
   return *batch;
+}
+
+BatchedLaunches* open_batch() {
+  return static_cast<BatchedLaunches*>(LaunchBatch::current());  // there is no other kind
 }
 
 bool batched_from_environment() {
@@ -122,19 +151,19 @@ bool graphs_overlap() {
   return version >= 12030;
 }
 
-bool puts_off(Stream stream) {
+bool puts_off() {
   return LaunchBatch::current() == nullptr && batched().load(std::memory_order_relaxed) &&
-         !synchronous_launches() && graphs_overlap() && !is_capturing(stream);
+         !synchronous_launches() && graphs_overlap();
 }
 
 }  // namespace
 
 LaunchScope::LaunchScope(Device device) {
   if (device.type != DeviceType::kCUDA) return;
+  if (!puts_off()) return;
   const Stream stream = current_stream(device);
-  if (!puts_off(stream)) return;
   batch_ = &batch_of_thread();
-  batch_->open(stream);
+  batch_->open(stream, is_capturing(stream));
 }
 
 LaunchScope::~LaunchScope() {
@@ -147,11 +176,20 @@ void LaunchScope::submit() {
 
 bool put_off(const Function& function, const LaunchShape& shape, Stream stream,
              std::span<const LaunchArgument> arguments) {
-  auto* batch = static_cast<BatchedLaunches*>(LaunchBatch::current());  // there is no other kind
+  BatchedLaunches* batch = open_batch();
   if (batch == nullptr) return false;
   if (batch->add(function, shape, stream, arguments)) return true;
   batch->submit();
   return false;
+}
+
+PutOff put_off_before(Stream stream, size_t bytes) {
+  const BatchedLaunches* batch = open_batch();
+  return batch == nullptr ? PutOff() : batch->last(stream, bytes);
+}
+
+void undo_overlap_if_apart(void (*undo)(void* argument)) {
+  open_batch()->undo_overlap_of_last_two(undo);
 }
 
 void set_batched_launches(bool on) { batched().store(on, std::memory_order_relaxed); }

@@ -261,13 +261,67 @@ TEST_F(LaunchBatchTest, NothingIsPutOffWhereItCannotBe) {
   set_synchronous_launches(true);
   EXPECT_FALSE(is_put_off());
   set_synchronous_launches(false);
+  EXPECT_TRUE(is_put_off());
+}
+
+TEST_F(LaunchBatchTest, InACaptureTheyBecomeAPartOfTheCallersGraph) {
   const OwnedStream stream(kCuda0);
-  Graph::capture(stream, [&] {
+  for (int i = 0; i < 2; ++i) {
+    Graph::capture(stream, [&] {
+      batch(1, stream);
+      EXPECT_EQ(fake.captured.size(), 3U);
+    });
+  }
+  EXPECT_EQ(fake.num_captures, 2U) << "the caller's";
+  EXPECT_EQ(fake.num_graph_launches, 0);
+}
+
+/// Two launches, of which each counts on the other's being next to it.
+struct LaunchBatchOverlap : LaunchBatchTest {
+  static constexpr int kOverlaps = 100;
+
+  void overlap(Stream stream = kStream) const {
+    const StreamGuard guard(stream);
     LaunchScope scope(kCuda0);
     launch_value(1, 1, stream);
-    EXPECT_EQ(fake.captured.size(), 1U) << "a part of the caller's graph";
-  });
-  EXPECT_TRUE(is_put_off());
+    const PutOff first = put_off_before(stream, sizeof(int));
+    ASSERT_EQ(first.function, &functions()[0]);
+    *static_cast<int*>(first.argument) += kOverlaps;
+    launch_value(2 + kOverlaps, 1, stream);
+    undo_overlap_if_apart([](void* argument) { *static_cast<int*>(argument) -= kOverlaps; });
+    launch_value(3, 1, stream);
+    scope.submit();
+  }
+};
+
+TEST_F(LaunchBatchOverlap, HoldsInOneRequestAndIsUndoneWhereOthersMayComeBetween) {
+  overlap();
+  EXPECT_THAT(values, ElementsAre(1, 2, 3)) << "one by one";
+  values.clear();
+  overlap();
+  EXPECT_THAT(values, ElementsAre(101, 102, 3)) << "one request";
+  values.clear();
+  batch(1);
+  EXPECT_THAT(values, ElementsAre(1, 2, 3)) << "the next batch knows nothing of it";
+}
+
+TEST_F(LaunchBatchOverlap, HoldsInACapture) {
+  const OwnedStream stream(kCuda0);
+  const Graph graph = Graph::capture(stream, [&] { overlap(stream); });
+  graph.replay(kStream);
+  EXPECT_THAT(values, ElementsAre(101, 102, 3));
+}
+
+TEST_F(LaunchBatchOverlap, NothingIsBeforeWhatIsNotPutOffWithIt) {
+  EXPECT_EQ(put_off_before(kStream, sizeof(int)).function, nullptr) << "no scope";
+  LaunchScope scope(kCuda0);
+  EXPECT_EQ(put_off_before(kStream, sizeof(int)).function, nullptr) << "the first";
+  launch_value(1);
+  EXPECT_NE(put_off_before(kStream, sizeof(int)).function, nullptr);
+  EXPECT_EQ(put_off_before({kCuda0, &values}, sizeof(int)).function, nullptr) << "another stream";
+  EXPECT_EQ(put_off_before(kStream, 1 << 20).function, nullptr) << "no room for both";
+  scope.submit();
+  EXPECT_EQ(put_off_before(kStream, sizeof(int)).function, nullptr) << "it is sent";
 }
 
 TEST_F(LaunchBatchTest, AnInnerScopeIsAPartOfTheOuter) {

@@ -22,6 +22,7 @@ struct PutOffLaunch {
   LaunchShape shape;
   std::array<void*, kMaxLaunchArguments> arguments{};
   std::span<const std::byte> bytes;
+  void (*undo_overlap)(void* argument) = nullptr;  // see undo_overlap_if_apart
 };
 
 /// What launches must have in common to share a graph; grids, CTAs and arguments are set anew.
