@@ -113,16 +113,17 @@ std::optional<TunedConfig> known(const TuningJob& job) {
 
 }  // namespace
 
-size_t pick_candidate(const Rounds& rounds) {
+size_t pick_candidate(const Rounds& rounds, const std::vector<double>& handicaps) {
   const size_t n = rounds[0].size();
   std::vector<Ratio> ratios;
   double best = 1;
   for (size_t c = 0; c < n; ++c) {
     ratios.push_back(ratio_of(rounds, c));
-    const Ratio& r = ratios.back();
+    Ratio& r = ratios.back();
+    if (!handicaps.empty()) r.value *= handicaps[c];
     const bool wins = c > 0 && r.value < 1 - std::max(kNoiseBand, kErrors * r.error);
-    if (!wins) ratios.back().value = INFINITY;
-    best = std::min(best, ratios.back().value);
+    if (!wins) r.value = INFINITY;
+    best = std::min(best, r.value);
   }
   for (size_t c = 1; c < n; ++c) {
     if (ratios[c].value <= best * (1 + kNoiseBand)) return c;
@@ -144,7 +145,7 @@ TunedConfig tune(const TuningJob& job) {
   }
   if (const auto found = known(job)) return *found;
   const Rounds rounds = measure(job);
-  const size_t picked = pick_candidate(rounds);
+  const size_t picked = pick_candidate(rounds, job.handicaps);
   tell(job, rounds, picked);
   const bool replace = measures_again() || find_tuned(job.key).has_value();
   return keep_tuned(

@@ -17,8 +17,9 @@ using Rounds = std::vector<std::vector<std::vector<double>>>;
 
 /// The candidate to take. One replaces the untuned configuration only where it is faster by more
 /// than 2 % and more than four standard errors of the ratio; of several that are, those within
-/// 2 % of the fastest tie, and the first of them is taken.
-size_t pick_candidate(const Rounds& rounds);
+/// 2 % of the fastest tie, and the first of them is taken. A candidate's times count `handicaps`
+/// times, where there are any: what it would cost elsewhere.
+size_t pick_candidate(const Rounds& rounds, const std::vector<double>& handicaps = {});
 
 /// Puts one call of a candidate, on the tensors of a scenario, on the device's current stream.
 using RunCandidate = std::function<void(size_t scenario, size_t candidate)>;
@@ -27,6 +28,7 @@ struct TuningJob {
   TuningKey key;
   Device device;
   std::vector<Params> candidates;  // [0]: the untuned configuration
+  std::vector<double> handicaps;   // of each, see pick_candidate; empty: 1
   size_t num_scenarios = 1;        // such as uniform and skewed routing
   /// Makes the tensors, once it is known that there is something to measure.
   std::function<RunCandidate()> prepare;

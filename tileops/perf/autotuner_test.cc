@@ -63,6 +63,14 @@ TEST(PickCandidate, AGainOnOneRoutingMustOutweighALossOnTheOther) {
   EXPECT_EQ(pick_candidate(rounds_of({{100, 80}, {100, 105}}, 0.005, 1)), 1u);
 }
 
+TEST(PickCandidate, AHandicapIsAPartOfTheTime) {
+  const Rounds rounds = rounds_of({{100, 90, 92}}, 0, 1);
+  EXPECT_EQ(pick_candidate(rounds, {1, 1, 1}), 1u);
+  EXPECT_EQ(pick_candidate(rounds, {1, 1.05, 1}), 2u) << "90 counts 94.5";
+  EXPECT_EQ(pick_candidate(rounds, {1, 1.05, 1.05}), 1u);
+  EXPECT_EQ(pick_candidate(rounds, {1, 1.1, 1.1}), 0u);
+}
+
 TEST(CallTimer, ACallOnTheCpuTakesAtLeastItsTime) {
   CallTimer timer(kCpuDevice);
   const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };

@@ -32,8 +32,8 @@ bool ConfigChoice::take(const Params& config, ConfigOrigin origin) {
 void ConfigChoice::tune(Device device, size_t num_scenarios,
                         const std::function<RunCandidate()>& prepare) {
   if (!tunable() || origin() != ConfigOrigin::kDefault) return;
-  const TunedConfig tuned =
-      perf::tune({key(), device, candidates_.configs, num_scenarios, prepare});
+  const TunedConfig tuned = perf::tune(
+      {key(), device, candidates_.configs, candidates_.handicaps, num_scenarios, prepare});
   TILEOPS_CHECK(ErrorKind::kInternal, take(tuned.config, ConfigOrigin::kTuned),
                 "{}: tuning took {}, which is no candidate", candidates_.implementation,
                 to_string(tuned.config));

@@ -17,10 +17,11 @@ namespace tileops::perf {
 
 /// What a kernel could use.
 struct ConfigCandidates {
-  std::string implementation;   // "grouped_gemm/sm90_weights_on_m"
-  std::string bucket;           // the calls that share the choice
-  std::vector<Params> configs;  // [0]: the untuned one; one alone: nothing to tune
-  bool is_forced = false;       // [0] is what the op's user forces
+  std::string implementation;          // "grouped_gemm/sm90_weights_on_m"
+  std::string bucket;                  // the calls that share the choice
+  std::vector<Params> configs;         // [0]: the untuned one; one alone: nothing to tune
+  bool is_forced = false;              // [0] is what the op's user forces
+  std::vector<double> handicaps = {};  // of each, see pick_candidate; empty: 1
 };
 
 /// Thread safety: index(), config() and origin() beside tune(), which is called by one at a time.
