@@ -21,7 +21,7 @@ if ! command -v compute-sanitizer > /dev/null; then
   echo "skipped: compute-sanitizer is not on PATH" >&2
   return
 fi
-grid='*SmallWorkloads*:Layouts/*/tight:Layouts/*/masked_128:Layouts/*/split_along_k:Layouts/*/split_wide:OddSizes/*/odd_features'
+grid='*SmallWorkloads*:Layouts/*/tight:Layouts/*/masked_128:Layouts/*/split_along_k:Layouts/*/split_wide:OddSizes/*/odd_features:*DownThatAwaitsRows*'
 sanitize() {
   local tool=$1 op
   shift
@@ -36,5 +36,5 @@ sanitize() {
   done
 }
 ops=(fused_topk grouped_gemm permute_align post_permute pre_permute shared_expert_mlp)
-sanitize memcheck "${ops[@]}" indexed_expert_mlp
+sanitize memcheck "${ops[@]}" indexed_expert_mlp expert_mlp
 sanitize racecheck "${ops[@]}"

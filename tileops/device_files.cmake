@@ -17,6 +17,7 @@ set(TILEOPS_DEVICE_FILES
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/tma_loader.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/skeleton/weights_on_m.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/groups.cuh
+  ${PROJECT_SOURCE_DIR}/tileops/device/tile/hand_over.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/partials.cuh
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/row_tiling.h
   ${PROJECT_SOURCE_DIR}/tileops/device/tile/work.cuh

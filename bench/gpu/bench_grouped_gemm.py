@@ -193,7 +193,7 @@ def calibrate():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", default="")
-    parser.add_argument("--tiles", default="128x128x6c1,128x176x5c2p")
+    parser.add_argument("--tiles", default="128x128x6c2p,128x176x5c2p")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--programmatic", action="store_true")
     parser.add_argument("--split-cost", type=int)

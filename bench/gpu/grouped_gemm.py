@@ -55,20 +55,23 @@ class Params(ctypes.Structure):
                 ("bias", ctypes.c_void_p), ("bias_expert_stride", ctypes.c_int64),
                 ("metadata", ctypes.c_void_p), ("partial_sums", ctypes.c_void_p),
                 ("partial_flags", ctypes.c_void_p), ("work_counters", ctypes.c_void_p),
+                ("rows_written", ctypes.c_void_p), ("rows_awaited", ctypes.c_void_p),
                 ("group_kind", ctypes.c_int32), ("num_experts", ctypes.c_int32),
                 ("alignment", ctypes.c_int32), ("max_m", ctypes.c_int32),
                 ("num_rows", ctypes.c_int32), ("num_features", ctypes.c_int32),
                 ("num_k_tiles", ctypes.c_int32), ("lone_tile_k_tiles", ctypes.c_int32),
                 ("split_cost_k_tiles", ctypes.c_int32),
                 ("swiglu_alpha", ctypes.c_float), ("swiglu_limit", ctypes.c_float),
-                ("metadata_stride", ctypes.c_int32), ("operands_settled", ctypes.c_int32),
+                ("metadata_stride", ctypes.c_int32), ("num_writers", ctypes.c_int32),
                 ("k", ctypes.c_int32), ("a", ctypes.c_void_p), ("a_row_stride", ctypes.c_int64),
                 ("b", ctypes.c_void_p)] + [
                     (name, ctypes.c_int64) for name in (
                         "a_expert_stride", "a_k_stride", "b_expert_stride", "b_row_stride",
                         "b_k_stride", "out_expert_stride", "out_feature_stride",
                         "bias_row_stride")] + [("up_distance", ctypes.c_int32),
-                                               ("pad", ctypes.c_int32 * 11)]
+                                               ("num_writers_and_reads", ctypes.c_int32),
+                                               ("num_row_counters", ctypes.c_int32),
+                                               ("pad", ctypes.c_int32 * 9)]
 
 
 class SegmentsParams(ctypes.Structure):
@@ -110,8 +113,8 @@ def functions(config):
 _workspace = {}
 
 
-def workspace(config, grid):
-    key = (config.tile_features, config.tile_rows, grid)
+def workspace(config, grid, is_second=False):
+    key = (config.tile_features, config.tile_rows, grid, is_second)
     if key not in _workspace:
         _workspace[key] = (torch.empty(grid * config.tile_features * config.tile_rows, device="cuda"),
                            torch.zeros(grid * config.tile_features // 64 + 3, dtype=torch.int32, device="cuda"))
@@ -122,7 +125,7 @@ class Call:
     """One prepared call: out[rows of e] = a[rows of e] @ b[e].T, launched by calling it."""
 
     def __init__(self, config, a, b, metadata, out, kind="psum", alignment=1, max_m=0, bias=None,
-                 programmatic=False, split_cost=None, grid=None):
+                 programmatic=False, split_cost=None, grid=None, after=None):
         experts, n, k = b.shape
         gated = config.activation != "none"
         rows = a.shape[0]
@@ -155,7 +158,7 @@ class Call:
         p.metadata, p.metadata_stride = metadata.data_ptr(), metadata.stride(0)
         sms = torch.cuda.get_device_properties(0).multi_processor_count
         self.grid = (grid or sms) // config.ctas * config.ctas
-        sums, flags = workspace(config, self.grid)
+        sums, flags = workspace(config, self.grid, after is not None)
         p.partial_sums, p.partial_flags = sums.data_ptr(), flags.data_ptr()
         p.work_counters = flags.data_ptr() + self.grid * config.tile_features // 64 * 4
         p.group_kind, p.num_experts, p.alignment, p.max_m = KINDS[kind], experts, alignment, max_m
@@ -167,7 +170,25 @@ class Call:
         p.up_distance = 1 if config.activation == "swigluoai" else f
         p.swiglu_alpha, p.swiglu_limit = 1.702, 7.0
         self.params, self.config, self.programmatic = p, config, programmatic
+        if after is not None:
+            self._await_rows_of(after)
         self.keep = (a, b, metadata, out, bias)
+
+    def _await_rows_of(self, before):
+        """This launch begins while `before`, the launch right before it, still runs: device::AwaitedRows."""
+        counters = torch.zeros(1 << 16, dtype=torch.int32, device="cuda")
+        first, second = before.params, self.params
+        first.rows_written = second.rows_awaited = counters.data_ptr()
+        first.num_row_counters = second.num_row_counters = counters.numel() - 1
+        second.num_writers = before.ctas_of_row_tile() * (1 if before.config.ping_pong else 2)
+        second.num_writers_and_reads = (second.num_writers +
+                                        self.ctas_of_row_tile() * second.num_k_tiles)
+        self.counters = counters
+
+    def ctas_of_row_tile(self):
+        gated = self.config.activation != "none"
+        of_cluster = self.config.tile_features // (2 if gated else 1) * self.config.ctas
+        return -(-self.params.num_features // of_cluster) * self.config.ctas
 
     @staticmethod
     def _strided(p, a, b, out, k):

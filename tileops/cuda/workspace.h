@@ -10,7 +10,7 @@
 namespace tileops::cuda {
 
 /// Flags and counters at the start of a workspace.
-inline constexpr int64_t kZeroedBytes = 16 << 10;
+inline constexpr int64_t kZeroedBytes = 64 << 10;
 
 struct Workspace {
   std::byte* zeroed = nullptr;   // kZeroedBytes: zero before a kernel, which leaves them zero

@@ -106,6 +106,13 @@ class TransposedStore {
     }
   }
 
+  /// Counts one in `counter` once all that was stored is written.
+  __device__ __forceinline__ void count_written(uint32_t* counter) const {
+    if (is_leader()) tma_store_wait();
+    named_barrier_sync(barrier_, kWarpgroupThreads);
+    if (is_leader()) add_release(counter, 1);
+  }
+
   /// Waits until the copy engine has read all that was staged; the grid's end waits for its writes.
   __device__ __forceinline__ void drain() {
     if (is_leader()) tma_store_wait_read<0>();

@@ -55,19 +55,17 @@ struct TmaLoader {
     const int cta_rank = P::kCtas == 1 ? 0 : static_cast<int>(cluster_cta_rank());
     RingPosition<P::kStages> at;
     typename WorkRing<P::kCtas>::Position work_at;
-    bool starts_early = P::starts_early(p);
-    for (Work work = smem.work.take(work_at); work.num_rows > 0; work = smem.work.take(work_at)) {
+    const bool awaits_rows = P::awaited_rows(p).exist();
+    while (true) {
+      // Before the piece is taken, so that the gate can be one round ahead at most.
+      if (awaits_rows) smem.rows_ready[work_at.stage].wait(work_at.phase);
+      const Work work = smem.work.take(work_at);
+      if (work.num_rows == 0) break;
       const int feature_tile = work.feature_tile * P::kCtas + cta_rank;
       const int rows = (work.num_rows + kSmallBox - 1) / kSmallBox * kSmallBox;
       const uint32_t bytes = (P::kTileFeatures + rows) * kSwizzleBytes;
       const Box box = box_of_lane(p, rows, cta_rank);
-      int k_ahead = work.k_begin;  // the weights of earlier k_tiles are on their way
-      if (starts_early) {
-        k_ahead = min(work.k_end, work.k_begin + P::kStages);
-        if (lane_idx() == 0) load_weights_ahead(p, smem, work, k_ahead, feature_tile, bytes);
-        wait_for_previous_kernel();
-        starts_early = false;
-      }
+      if (awaits_rows) fence_async_proxy_global();
       for (int k_tile = work.k_begin; k_tile < work.k_end;) {
         const int together = min(kTogether, work.k_end - k_tile);
         const RingPosition<P::kStages> first = at;
@@ -79,10 +77,8 @@ struct TmaLoader {
         for (int i = 0; i < together; ++i, ++k_tile) {
           if (lane_idx() == 0) {
             if (cta_rank == 0) want_next<P>(smem, work, k_tile);
-            if (k_tile >= k_ahead) {
-              smem.ring.full_[to.stage].arrive_expect_tx(bytes);
-              load_weights<P>(p, smem, to.stage, k_tile, feature_tile, work.expert);
-            }
+            smem.ring.full_[to.stage].arrive_expect_tx(bytes);
+            load_weights<P>(p, smem, to.stage, k_tile, feature_tile, work.expert);
           }
           if (box.is_mine) {
             tma_load_2d<P::kCtas>(smem.tokens[to.stage] + box.row * kSwizzleBytes, box.map,
@@ -97,19 +93,6 @@ struct TmaLoader {
   }
 
  private:
-  /// The first piece's weights, which need not wait for the kernel before.
-  static __device__ __forceinline__ void load_weights_ahead(const typename P::Params& p,
-                                                            GemmStorage<P>& smem, const Work& work,
-                                                            int k_end, int feature_tile,
-                                                            uint32_t bytes) {
-    RingPosition<P::kStages> at;
-    for (int k_tile = work.k_begin; k_tile < k_end; ++k_tile) {
-      smem.ring.full_[at.stage].arrive_expect_tx(bytes);
-      load_weights<P>(p, smem, at.stage, k_tile, feature_tile, work.expert);
-      at.advance();
-    }
-  }
-
   /// Token rows that this lane asks for at each k_tile of a piece, if any.
   struct Box {
     const void* map;

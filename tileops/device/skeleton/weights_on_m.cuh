@@ -12,6 +12,7 @@
 
 #include "tileops/device/mma/wgmma.cuh"
 #include "tileops/device/ptx/tma.cuh"
+#include "tileops/device/tile/hand_over.cuh"
 #include "tileops/device/tile/partials.cuh"
 #include "tileops/device/tile/work.cuh"
 
@@ -22,6 +23,7 @@ constexpr int kMathWarpgroups = 2;
 constexpr int kWarpsOfWarpgroup = 4;
 constexpr int kMathWarps = kMathWarpgroups * kWarpsOfWarpgroup;
 constexpr int kGemmThreads = 384;
+constexpr int kGateWarp = 3;                      // where the loader has one warp
 constexpr int kRegistersOfThreeWarpgroups = 504;  // a thread of each
 
 /// Whose turn it is to multiply, where math warpgroups take whole tiles in turn. A ring's parities
@@ -50,11 +52,13 @@ struct GemmStorage {
   alignas(1024) uint8_t staging[kMathWarpgroups][P::kStagingBytes];
   RingBarriers<P::kStages> ring;
   WorkRing<P::kCtas> work;
+  Mbarrier rows_ready[WorkRing<P::kCtas>::kSlots];  // where rows are awaited
   Turns turns;
 };
 
 /// What a policy must bring; see grouped_gemm_sm90.cuh for the members' meanings. Where
-/// P::starts_early(p), the first weights are loaded before the kernel before has ended.
+/// P::awaited_rows(p) has counters, token rows come from the kernel before, which may still run;
+/// all else that is read is older than that kernel.
 template <class P>
 concept WeightsOnMPolicy = requires {
   typename P::Params;
@@ -200,8 +204,24 @@ __device__ __forceinline__ void run_math(const typename P::Params& p, GemmStorag
       }
       epilogue.finish(p, work, first_strip + strip, accum[i]);
     }
+    if (work.k_begin == 0) epilogue.hand_over(p, work.row_tile);
   }
   epilogue.drain();
+}
+
+/// A warp tells the loader, piece by piece, that the token rows are written.
+template <class P>
+__device__ __forceinline__ void run_gate(const AwaitedRows& awaited, GemmStorage<P>& smem) {
+  typename WorkRing<P::kCtas>::Position at;
+  for (bool more = true; more;) {
+    Mbarrier& ready = smem.rows_ready[at.stage];
+    const Work work = smem.work.take(at);
+    more = work.num_rows > 0;
+    if (more) awaited.wait(work.row_tile, work.k_end - work.k_begin);
+    if (lane_idx() == 0) ready.arrive();
+  }
+  wait_for_previous_kernel();  // so that this kernel's end is that one's, too
+  allow_next_kernel();
 }
 
 template <class P>
@@ -219,9 +239,11 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
   const int num_workers = static_cast<int>(gridDim.x) / P::kCtas;
   const int worker = num_workers - 1 - static_cast<int>(blockIdx.x) / P::kCtas;
 
+  const AwaitedRows awaited = P::awaited_rows(p);
   if (threadIdx.x == 0) {
     smem.ring.init(P::Loader::kArrivals, kWarpgroupsOfTile<P> * kWarpsOfWarpgroup * P::kCtas);
-    smem.work.init(kMathWarps + P::Loader::kWarps);
+    smem.work.init(kMathWarps + P::Loader::kWarps + awaited.exist());
+    for (Mbarrier& ready : smem.rows_ready) ready.init(1);
     if constexpr (P::kPingPong) smem.turns.init();
     fence_barrier_init();
   }
@@ -231,8 +253,7 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
     __syncthreads();
   }
   P::prefetch_tensor_maps(p);
-  const bool starts_early = P::starts_early(p);
-  if (!starts_early) wait_for_previous_kernel();
+  if (!awaited.exist()) wait_for_previous_kernel();
 
   if (warp < 4) {
     shrink_registers<P::Loader::kRegisters>();
@@ -243,11 +264,12 @@ __device__ __forceinline__ void run_weights_on_m(const typename P::Params& p) {
           .run(worker, num_workers, p.work_counters);
     } else if (warp > 0 && warp <= P::Loader::kWarps) {
       P::Loader::run(p, smem);
+    } else if (awaited.exist() && warp == kGateWarp) {
+      run_gate(awaited, smem);
     }
   } else {
     grow_registers<(kRegistersOfThreeWarpgroups - P::Loader::kRegisters) / kMathWarpgroups>();
-    if (starts_early) wait_for_previous_kernel();
-    allow_next_kernel();  // only now: one that starts early counts on what came before this kernel
+    if (!awaited.exist()) allow_next_kernel();
     run_math<P>(p, smem, worker);
   }
   if constexpr (P::kCtas > 1) cluster_sync();  // a CTA outlives its peers' writes to its memory

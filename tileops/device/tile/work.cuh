@@ -18,7 +18,7 @@ struct Work {
   int32_t k_begin;       // in k_tiles; > 0: hand the sum to the worker that has k_begin = 0
   int32_t k_end;
   int32_t num_partials;  // following workers whose sums this one adds, in order of K
-  int32_t zero;          // see WorkRing::take
+  int32_t row_tile;      // counted through all experts, in the order of work
 };
 union WorkSlot {
   Work work;
@@ -83,7 +83,7 @@ struct WorkRing {
   /// 0, from both vectors of a piece: an arrival at another CTA's barrier may overtake a read of
   /// shared memory that it does not depend on, and the piece would be overwritten before it is read.
   static __device__ __forceinline__ uint32_t scheduler_cta(const Work& work) {
-    return static_cast<uint32_t>(work.num_rows) >> 31 | static_cast<uint32_t>(work.zero);
+    return static_cast<uint32_t>(work.num_rows | work.k_end) >> 31;
   }
 };
 
@@ -115,16 +115,18 @@ class WorkScheduler {
                                            WorkRing<kCtas>& ring)
       : shape_(shape),
         ring_(ring),
-        num_(count_tiles(groups, TilesOfRows<true>{shape.num_feature_tiles},
-                         TilesOfRows<false>{shape.num_feature_tiles})),
-        many_(groups, TilesOfRows<true>{shape.num_feature_tiles}),
-        few_(groups, TilesOfRows<false>{shape.num_feature_tiles}) {}
+        num_row_tiles_(count_tiles(groups, RowTiles<true>{}, RowTiles<false>{})),
+        many_(groups, RowTiles<true>{}),
+        few_(groups, RowTiles<false>{}) {}
 
   /// Whole tiles go to whoever is free: counters[0] (few rows) and [1] (many) count those given out
   /// beyond the first of each worker, counters[2] the workers that are done; the last one leaves 0.
   __device__ __forceinline__ void run(int worker, int num_workers, uint32_t* counters) {
-    const int num_whole = num_tiles() / num_workers * num_workers;
-    const int whole_many = min(num_.first, num_whole);
+    const int num_rest = num_tiles() % num_workers;
+    const int64_t share = share_of_rest(num_rest, num_workers);
+    const bool splits = share < shape_.num_k_tiles;
+    const int num_whole = num_tiles() - splits * num_rest;
+    const int whole_many = min(num_many(), num_whole);
     const int whole_few = num_whole - whole_many;
     const bool both = whole_many > 0 && whole_few > 0;
     bool many = both ? worker % 2 == 0 : whole_many > 0;
@@ -137,12 +139,11 @@ class WorkScheduler {
         tile = begun + fetch(counters + many);
       }
       while (tile < (many ? whole_many : whole_few)) {
-        put_piece(many ? tile : num_.first + tile, 0, shape_.num_k_tiles, 0);
+        put_piece(many ? tile : num_many() + tile, 0, shape_.num_k_tiles, 0);
         wait_wanted();
         tile = begun + fetch(counters + many);
       }
     }
-    wait_for_previous_kernel();
     if (lane_idx() == 0) {
       __threadfence();
       if (atomicAdd(counters + 2, 1u) + 1 == static_cast<uint32_t>(num_workers)) {
@@ -151,32 +152,32 @@ class WorkScheduler {
         counters[2] = 0;
       }
     }
-    run_rest(worker, num_workers, num_whole);
+    if (splits) run_rest(worker, share, num_whole);
     ring_.put(at_, Work{});
   }
 
  private:
   using Tiling = RowTiling<kTileRows>;
 
-  static __device__ __forceinline__ int num_row_tiles(int rows) {
-    return static_cast<int>(Tiling{static_cast<uint32_t>(rows)}.num_tiles());
-  }
-
   template <bool kMany>
-  struct TilesOfRows {
-    int num_feature_tiles;
+  struct RowTiles {
     __device__ __forceinline__ int operator()(int rows) const {
-      return (rows > kManyRows) == kMany ? num_row_tiles(rows) * num_feature_tiles : 0;
+      const Tiling tiling{static_cast<uint32_t>(rows)};
+      return (rows > kManyRows) == kMany ? static_cast<int>(tiling.num_tiles()) : 0;
     }
   };
-  using Many = GroupWalker<TilesOfRows<true>>;
-  using Few = GroupWalker<TilesOfRows<false>>;
+  using Many = GroupWalker<RowTiles<true>>;
+  using Few = GroupWalker<RowTiles<false>>;
 
-  __device__ __forceinline__ int num_tiles() const { return num_.first + num_.second; }
+  __device__ __forceinline__ int num_many() const {
+    return num_row_tiles_.first * shape_.num_feature_tiles;
+  }
+  __device__ __forceinline__ int num_tiles() const {
+    return num_many() + num_row_tiles_.second * shape_.num_feature_tiles;
+  }
 
   static __device__ __forceinline__ int fetch(uint32_t* counter) {
     uint32_t next = 0;
-    wait_for_previous_kernel();  // which may count there too; the first tile is taken without
     if (lane_idx() == 0) next = atomicAdd(counter, 1u);
     return static_cast<int>(__shfl_sync(0xffffffffu, next, 0));
   }
@@ -186,14 +187,21 @@ class WorkScheduler {
     wanted_phase_ ^= 1;
   }
 
-  /// The tiles that fill no whole wave: one a worker, or an equal share of their k_tiles for each.
-  __device__ __forceinline__ void run_rest(int worker, int num_workers, int first_tile) {
+  /// k_tiles that each worker takes of the tiles that fill no whole wave, an equal share if it pays;
+  /// else all of a tile: they are not split.
+  __device__ __forceinline__ int64_t share_of_rest(int num_rest, int num_workers) const {
     const int num_k_tiles = shape_.num_k_tiles;
-    const int64_t units = int64_t{num_tiles() - first_tile} * num_k_tiles;
-    int64_t share =
+    const int64_t units = int64_t{num_rest} * num_k_tiles;
+    const int64_t share =
         max((units + num_workers - 1) / num_workers, int64_t{shape_.split_cost_k_tiles});
     const int64_t unsplit = max(share, int64_t{shape_.lone_tile_k_tiles});
-    if (share + shape_.split_cost_k_tiles >= unsplit) share = num_k_tiles;
+    return share + shape_.split_cost_k_tiles < unsplit ? share : num_k_tiles;
+  }
+
+  /// The worker's share of the k_tiles from `first_tile` on.
+  __device__ __forceinline__ void run_rest(int worker, int64_t share, int first_tile) {
+    const int num_k_tiles = shape_.num_k_tiles;
+    const int64_t units = int64_t{num_tiles() - first_tile} * num_k_tiles;
     int64_t begin = min(units, worker * share);
     const int64_t end = min(units, begin + share);
     while (begin < end) {
@@ -208,15 +216,25 @@ class WorkScheduler {
     }
   }
 
+  /// Groups are as even as may be: a short one would read all weights for few rows.
+  static __device__ __forceinline__ int row_tiles_of_group(int row_tiles) {
+    const int num_groups = max((row_tiles + kGroupRowTiles / 2) / kGroupRowTiles, 1);
+    return (row_tiles + num_groups - 1) / num_groups;
+  }
+
   /// `tile` counts the tiles of the experts with many rows first.
   __device__ __forceinline__ void put_piece(int tile, int k_begin, int k_end, int num_partials) {
-    const GroupPlace place = tile < num_.first ? many_.find(tile) : few_.find(tile - num_.first);
+    const int num_feature_tiles = shape_.num_feature_tiles;
+    const int at = tile / num_feature_tiles;  // of all row tiles; the expert's come one by one
+    const int num_many = num_row_tiles_.first;
+    const GroupPlace place = at < num_many ? many_.find(at) : few_.find(at - num_many);
     const Tiling tiling{static_cast<uint32_t>(place.segment.num_rows)};
     const int row_tiles = static_cast<int>(tiling.num_tiles());
-    const int group = place.tile / (kGroupRowTiles * shape_.num_feature_tiles);
-    const int in_group = place.tile - group * kGroupRowTiles * shape_.num_feature_tiles;
-    const int group_row_tiles = min(kGroupRowTiles, row_tiles - group * kGroupRowTiles);
-    const int row_tile = group * kGroupRowTiles + in_group % group_row_tiles;
+    const int group_size = row_tiles_of_group(row_tiles);
+    const int group = place.tile / group_size * group_size;
+    const int in_group = tile - (at - place.tile + group) * num_feature_tiles;
+    const int group_row_tiles = min(group_size, row_tiles - group);
+    const int row_tile = group + in_group % group_row_tiles;
     Work work;
     work.expert = place.expert;
     work.feature_tile = in_group / group_row_tiles;
@@ -226,13 +244,13 @@ class WorkScheduler {
     work.k_begin = k_begin;
     work.k_end = k_end;
     work.num_partials = num_partials;
-    work.zero = 0;
+    work.row_tile = at - place.tile + row_tile;
     ring_.put(at_, work);
   }
 
   const WorkShape shape_;
   WorkRing<kCtas>& ring_;
-  const TileCounts num_;  // first: many rows; its loads bring the walkers' metadata near
+  const TileCounts num_row_tiles_;  // first: many rows; its loads bring the walkers' metadata near
   Many many_;
   Few few_;
   typename WorkRing<kCtas>::Position at_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tileops/ops/moe/expert_mlp/expert_mlp_op.h"
 
-#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sequence.h"
 #include "tileops/ops/moe/launch_together.h"
 #include "tileops/ops/moe/op_params.h"
 
@@ -40,7 +39,6 @@ Tensor MoEExpertMLPFwdOp::invoke(const Op& op, const Tensor& expert_input, const
 
 Results MoEExpertMLPFwdOp::forward(Call& call) const {
   const Tensor& layout_metadata = call.input(3);
-  const grouped_gemm::Sequence sequence(layout_metadata, call.input(2));
   return launch_together(call, [&]() -> Results {
     const Tensor hidden = gate_up_(call.input(0), call.input(1), layout_metadata,
                                    MoEGroupedGemmFwdOp::Optional{.bias = call.input(4)});

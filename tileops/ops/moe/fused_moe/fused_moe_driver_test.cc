@@ -15,6 +15,7 @@
 #include "tileops/cuda/allocator.h"
 #include "tileops/cuda/fake_driver.h"
 #include "tileops/cuda/fake_nvrtc.h"
+#include "tileops/cuda/graph.h"
 #include "tileops/cuda/launch.h"
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
@@ -54,18 +55,18 @@ struct FusedMoEDriver : ::testing::Test {
     return fake.launches.size();
   }
 
-  /// Of the grouped GEMMs that `work` launches, whether each may start early.
+  /// Of the grouped GEMMs that `work` launches, whether each awaits rows of the one before.
   template <class Work>
-  std::vector<int32_t> operands_settled(const Work& work) {
-    std::vector<int32_t> settled;
+  std::vector<bool> awaits_rows(const Work& work) {
+    std::vector<bool> awaits;
     fake.on_launch = [&](void** arguments) {
       if (fake.launches.back().config.cta_x != kGemmThreads) return;
       const auto* params = static_cast<const grouped_gemm::GroupedGemmSm90Params*>(arguments[0]);
-      settled.push_back(params->operands_settled);
+      awaits.push_back(params->rows_awaited != nullptr);
     };
     work();
     fake.on_launch = nullptr;
-    return settled;
+    return awaits;
   }
 
   testing::CacheFolder folder{"fused_moe_driver"};
@@ -222,14 +223,17 @@ TEST_F(FusedMoEDriver, AMarkerSeesStagesBeginAndEnd) {
                                    "end", "end", "post_permute", "end", "end", "end"));
 }
 
-TEST_F(FusedMoEDriver, OnlyDownOfAnExpertMlpStartsEarly) {
-  EXPECT_THAT(operands_settled([&] { call(64); }), ElementsAre(0, 1));
-  EXPECT_THAT(operands_settled([&] { call(64); }), ElementsAre(0, 1)) << "again";
+TEST_F(FusedMoEDriver, DownOfAnExpertMlpAwaitsRowsWhereNothingCanComeBetween) {
+  EXPECT_THAT(awaits_rows([&] { call(64); }), ElementsAre(false, false)) << "one by one";
+  EXPECT_THAT(awaits_rows([&] { call(64); }), ElementsAre(false, true)) << "one request";
+  const cuda::OwnedStream stream(kCuda0);
+  const cuda::Graph graph = cuda::Graph::capture(stream, [&] { call(64); });
+  EXPECT_THAT(awaits_rows([&] { graph.replay(stream); }), ElementsAre(false, true));
   const MoEGroupedGemmFwdOp gate_up(MGroupedLayout::contiguous(), GatedActivation::silu_and_mul),
       down(MGroupedLayout::contiguous());
   const Tensor rows = on_gpu({64, kHidden}), metadata = on_gpu({kExperts}, DType::kI32);
   const auto by_hand = [&] { down(gate_up(rows, w_gate_up, metadata), w_down, metadata); };
-  EXPECT_THAT(operands_settled(by_hand), ElementsAre(0, 0)) << "anything may run between them";
+  EXPECT_THAT(awaits_rows(by_hand), ElementsAre(false, false)) << "anything may run between them";
 }
 
 TEST_F(FusedMoEDriver, ACallOfAboutTheSizeOfTheOneBeforeAllocatesNothing) {

@@ -89,9 +89,11 @@ struct Config {
   /// Weight rows of an output feature.
   static constexpr int kRowsOfFeature = kGated ? 2 : 1;
 
-  /// Schedules and loads weights before the kernel before has ended.
-  static __device__ __forceinline__ bool starts_early(const Params& p) {
-    return kLoad == LoadKind::kTma && kCtas == 1 && p.operands_settled != 0;
+  /// Token rows that the kernel before writes, tile by tile.
+  static __device__ __forceinline__ device::AwaitedRows awaited_rows(const Params& p) {
+    if (kLoad != LoadKind::kTma) return {};
+    return {p.rows_awaited, p.num_row_counters, static_cast<uint32_t>(p.num_writers),
+            static_cast<uint32_t>(p.num_writers_and_reads)};
   }
 
   static __device__ __forceinline__ int num_feature_tiles(const Params& p) {
@@ -172,6 +174,12 @@ class Epilogue {
     tile.num_features = p.num_features;
     if constexpr (C::kHasBias) add_bias(p, work.expert, tile.first_feature, accum);
     store_.store(accum, tile, C::activation(p));
+  }
+
+  /// Tells the launch after that this warpgroup's part of a row tile is written.
+  __device__ __forceinline__ void hand_over(const Params& p, int row_tile) {
+    if (p.rows_written == nullptr) return;
+    store_.count_written(p.rows_written + min(row_tile, p.num_row_counters));
   }
 
   __device__ __forceinline__ void drain() { store_.drain(); }

@@ -49,11 +49,27 @@ struct Sm90Config {
   /// In ping-pong no products of the same tile hide a hand-over, and a k_tile is half as long.
   int64_t split_cost_k_tiles() const { return ping_pong ? 28 : 4 + tile_rows / 32; }
 
+  /// Who counts in a row tile's counter, see device::AwaitedRows: warpgroups that write a part of
+  /// its rows, and CTAs that read them, by k_tile.
+  int64_t row_tile_writers(int64_t num_features) const {
+    return ctas_of_row_tile(num_features) * (ping_pong ? 1 : 2);
+  }
+  int64_t row_tile_reads(int64_t num_features, int64_t num_k_tiles) const {
+    return ctas_of_row_tile(num_features) * num_k_tiles;
+  }
+
   /// Workspace of a launch: a tile a CTA, a flag for each strip of 64 weight rows.
   int64_t workspace_floats(int64_t num_sms) const {
     return grid(num_sms) * tile_features * tile_rows;
   }
   int64_t workspace_flags(int64_t num_sms) const { return grid(num_sms) * (tile_features / 64); }
+
+  /// Tiles of so many output features, in whole clusters.
+  int64_t ctas_of_row_tile(int64_t num_features) const {
+    const int64_t of_cluster =
+        tile_features / (activation == ActivationKind::kNone ? 1 : 2) * int64_t{ctas};
+    return (num_features + of_cluster - 1) / of_cluster * ctas;
+  }
 
   /// What messages call it: "tma 128x176x5c2 ping-pong bf16 to f32 silu_and_mul bias".
   std::string name() const {
@@ -91,15 +107,14 @@ struct Sm90Config {
 /// The kernels that selection can reach, but for element types, activation and bias.
 inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .stages = 8};
 inline constexpr Sm90Config kWideConfig = {.tile_features = 256, .tile_rows = 64, .stages = 5};
-inline constexpr Sm90Config kFewRowsConfig = {.tile_rows = 128, .stages = 6};
 inline constexpr Sm90Config kMediumRowsConfig = {
     .tile_rows = 128, .stages = 6, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 176, .stages = 5, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {
-    kDecodeConfig, kWideConfig, kFewRowsConfig, kMediumRowsConfig, kManyRowsConfig, kStridedConfig};
+inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig, kWideConfig, kMediumRowsConfig,
+                                                   kManyRowsConfig, kStridedConfig};
 
 /// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
 /// leaves room for; beyond 16 rows twice the features share them. More: tiles in ping-pong, one's
@@ -116,8 +131,6 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
     config = kDecodeConfig;
   } else if (!masked && at_most(48)) {
     config = kWideConfig;
-  } else if (!masked && at_most(64)) {
-    config = kFewRowsConfig;
   } else if (at_most(masked ? 128 : 96) || problem.num_experts == 1) {
     config = kMediumRowsConfig;
   }

@@ -3,18 +3,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "tileops/cuda/copy.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/launch_batch.h"
 #include "tileops/cuda/tensor_map.h"
 #include "tileops/cuda/workspace.h"
-#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sequence.h"
 
 namespace tileops::grouped_gemm {
 namespace {
 
 constexpr int64_t kTileK = 64;
 constexpr int64_t kThreads = 384;
+constexpr int64_t kWordBytes = 4;
 constexpr int64_t kCountersBytes = 64;
 constexpr int64_t kSegmentThreads = 256;
 constexpr int64_t kSegmentBytes = 2 * sizeof(int32_t);  // of an expert
@@ -129,22 +131,91 @@ void set_groups(GroupedGemmSm90Params& p, const MGroupedLayout& layout, const Te
   p.metadata_stride = narrow(metadata.strides()[0]);
 }
 
-/// The partial sums of any configuration, so that a stream's workspace need not grow.
-int64_t sums_bytes(int64_t num_sms) {
-  int64_t floats = 0;
-  for (const Sm90Config& config : kReachableConfigs) {
-    floats = std::max(floats, config.workspace_floats(num_sms));
+/// A stream's workspace: flags, counters and partial sums of two launches, since one that awaits
+/// rows runs beside the one before it; a counter for each row tile that they share; segments. For
+/// any configuration, so that it need not grow.
+struct WorkspaceParts {
+  explicit WorkspaceParts(int64_t num_sms) {
+    for (const Sm90Config& config : kReachableConfigs) {
+      flags = std::max<int64_t>(flags, config.workspace_flags(num_sms) * kWordBytes);
+      sums = std::max<int64_t>(sums, config.workspace_floats(num_sms) * kWordBytes);
+    }
   }
-  return floats * static_cast<int64_t>(sizeof(float));
+  int64_t row_counters() const { return 2 * (kCountersBytes + flags); }
+  int64_t num_row_counters() const {  // and one more: see device::AwaitedRows
+    return (cuda::kZeroedBytes - row_counters()) / kWordBytes - 1;
+  }
+  int64_t segments() const { return 2 * sums; }
+
+  int64_t flags = 0, sums = 0;  // bytes of one launch's
+};
+
+cuda::Workspace set_workspace(GroupedGemmSm90Params& p, const WorkspaceParts& parts, bool is_second,
+                              Stream stream) {
+  const int64_t segments_bytes = std::max<int64_t>(p.num_experts, kFewExperts) * kSegmentBytes;
+  const cuda::Workspace space = cuda::workspace(stream, parts.segments() + segments_bytes);
+  std::byte* const zeroed = space.zeroed + (is_second ? kCountersBytes + parts.flags : 0);
+  p.work_counters = reinterpret_cast<uint32_t*>(zeroed);
+  p.partial_flags = reinterpret_cast<uint32_t*>(zeroed + kCountersBytes);
+  p.partial_sums = reinterpret_cast<float*>(space.scratch + (is_second ? parts.sums : 0));
+  return space;
 }
 
-cuda::Workspace set_workspace(GroupedGemmSm90Params& p, int64_t num_sms, Stream stream) {
-  const int64_t segments_bytes = std::max<int64_t>(p.num_experts, kFewExperts) * kSegmentBytes;
-  const cuda::Workspace space = cuda::workspace(stream, sums_bytes(num_sms) + segments_bytes);
-  p.work_counters = reinterpret_cast<uint32_t*>(space.zeroed);
-  p.partial_flags = reinterpret_cast<uint32_t*>(space.zeroed + kCountersBytes);
-  p.partial_sums = reinterpret_cast<float*>(space.scratch);
-  return space;
+/// This thread's last launch: the next one may await its rows.
+struct LastLaunch {
+  const cuda::Function* kernel = nullptr;
+  Sm90Config config;
+};
+thread_local LastLaunch last_launch;
+
+/// Bytes from `first` to the end of rows of a matrix.
+struct Extent {
+  Extent(const void* data, int64_t rows, int64_t row_stride, int64_t columns, int64_t size)
+      : begin(static_cast<const std::byte*>(data)),
+        end(begin + ((rows - 1) * row_stride + columns) * size) {}
+  bool is_apart_from(const Extent& other) const { return end <= other.begin || other.end <= begin; }
+  const std::byte *begin, *end;
+};
+
+/// Whether `p` may begin while the launch right before it, `before`, still runs: it multiplies that
+/// one's rows, cut into the same tiles, and writes nothing that it reads.
+bool can_await(const GroupedGemmSm90Params& p, const Sm90Config& config,
+               const GroupedGemmSm90Params& before, const Sm90Config& config_before,
+               const WorkspaceParts& parts) {
+  const auto same = [&](auto member) { return p.*member == before.*member; };
+  using P = GroupedGemmSm90Params;
+  const bool same_rows = p.a == before.out && p.a_row_stride == before.out_row_stride &&
+                         same(&P::num_rows) && same(&P::group_kind) && same(&P::num_experts) &&
+                         same(&P::alignment) && same(&P::max_m) && same(&P::metadata) &&
+                         same(&P::metadata_stride);
+  const bool same_tiles = config.load == LoadKind::kTma && config_before.load == LoadKind::kTma &&
+                          config.tile_rows == config_before.tile_rows;
+  if (!same_rows || !same_tiles || before.rows_awaited != nullptr) return false;
+  const int64_t size_of_out = config.out == ElementType::kF32 ? 4 : 2;
+  const Extent out(p.out, p.num_rows, p.out_row_stride, p.num_features, size_of_out);
+  const Extent read(before.a, before.num_rows, before.a_row_stride, before.k, 2);
+  return out.is_apart_from(read) &&
+         p.num_rows / config.tile_rows + p.num_experts <= parts.num_row_counters() &&
+         config_before.row_tile_writers(before.num_features) +
+                 config.row_tile_reads(p.num_features, p.num_k_tiles) <=
+             std::numeric_limits<int32_t>::max();
+}
+
+void await_rows(GroupedGemmSm90Params& p, const Sm90Config& config, GroupedGemmSm90Params& before,
+                const Sm90Config& config_before, uint32_t* counters, int64_t num_counters) {
+  const int64_t num_writers = config_before.row_tile_writers(before.num_features);
+  before.rows_written = counters;
+  before.num_row_counters = narrow(num_counters);
+  p.rows_awaited = counters;
+  p.num_row_counters = narrow(num_counters);
+  p.num_writers = narrow(num_writers);
+  p.num_writers_and_reads =
+      narrow(num_writers + config.row_tile_reads(p.num_features, p.num_k_tiles));
+}
+
+void await_nothing(void* params) {
+  auto& p = *static_cast<GroupedGemmSm90Params*>(params);
+  p.rows_written = p.rows_awaited = nullptr;
 }
 
 /// Turns the ids of a per_row layout into segments, before the kernel that reads them.
@@ -198,15 +269,25 @@ void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
   const Device device = args.out.device();
   const Stream stream = current_stream(device);
   const int64_t num_sms = device_facts(device).num_processors;
+  const WorkspaceParts parts(num_sms);
   const cuda::Function& kernel = program.function(stream, 0);
   GroupedGemmSm90Params params = sm90_params(*this, args);
-  const cuda::Workspace space = set_workspace(params, num_sms, stream);
+  const cuda::PutOff last = cuda::put_off_before(stream, sizeof(params));
+  auto* const before = last.function != nullptr && last.function == last_launch.kernel
+                           ? static_cast<GroupedGemmSm90Params*>(last.argument)
+                           : nullptr;
+  const bool awaits = before != nullptr && !layout.is_per_row() &&
+                      can_await(params, config, *before, last_launch.config, parts);
+  const cuda::Workspace space = set_workspace(params, parts, awaits, stream);
+  if (awaits) {
+    await_rows(params, config, *before, last_launch.config,
+               reinterpret_cast<uint32_t*>(space.zeroed + parts.row_counters()),
+               parts.num_row_counters());
+  }
   if (layout.is_per_row() && args.layout_metadata.defined()) {
-    find_segments(params, args.layout_metadata, space.scratch + sums_bytes(num_sms),
+    find_segments(params, args.layout_metadata, space.scratch + parts.segments(),
                   program.function(stream, 1), stream);
   }
-  const bool follows = Sequence::follows(stream, args.layout_metadata, args.b);
-  params.operands_settled = follows && !layout.is_per_row();
   cuda::launch(kernel,
                {.grid = {static_cast<uint32_t>(config.grid(num_sms))},
                 .cluster = {static_cast<uint32_t>(config.ctas)},
@@ -214,6 +295,8 @@ void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
                 .smem_bytes = config.smem_bytes(),
                 .order = cuda::LaunchOrder::kOverlapPrevious},
                stream, params);
+  if (awaits) cuda::undo_overlap_if_apart(await_nothing);
+  last_launch = {&kernel, config};
 }
 
 }  // namespace tileops::grouped_gemm

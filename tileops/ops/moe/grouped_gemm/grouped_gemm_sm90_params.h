@@ -86,6 +86,8 @@ struct GroupedGemmSm90Params {
   float* partial_sums;
   uint32_t* partial_flags;
   uint32_t* work_counters;  // kWorkCounters
+  uint32_t* rows_written;   // null, or counters for the launch after: see device::AwaitedRows
+  uint32_t* rows_awaited;   // null, or rows_written of the launch before, of tiles as large
 
   // device::GroupKind: 0 end rows, 1 segments (per_row_segments), 2 masked, 3 all rows of one expert
   int32_t group_kind;
@@ -100,9 +102,8 @@ struct GroupedGemmSm90Params {
 
   float swiglu_alpha;
   float swiglu_limit;
-  int32_t metadata_stride;   // in elements; unused by segments
-  int32_t operands_settled;  // not 0: metadata and weights are older than the launch before, which
-                             // allows this one only when those before it have ended
+  int32_t metadata_stride;  // in elements; unused by segments
+  int32_t num_writers;      // of rows_awaited
 
   // kStrided. Masked operands of uneven slabs: expert strides are slab stride - max_m * row stride,
   // otherwise 0.
@@ -118,7 +119,9 @@ struct GroupedGemmSm90Params {
   int64_t out_expert_stride;
   int64_t out_feature_stride;
   int64_t bias_row_stride;
-  int32_t up_distance;  // gated: rows from a feature's gate to its up
+  int32_t up_distance;            // gated: rows from a feature's gate to its up
+  int32_t num_writers_and_reads;  // of rows_awaited
+  int32_t num_row_counters;       // of rows_written and rows_awaited
 };
 
 /// Kernel `tileops::grouped_gemm::per_row_segments`: turns per_row metadata (ids [num_rows], -1 or

@@ -5,7 +5,7 @@
 
 #include "tileops/core/check.h"
 #include "tileops/cuda/kernel_cache.h"
-#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sequence.h"
+#include "tileops/cuda/launch_batch.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_launch.h"
 #include "tileops/ops/moe/shared_expert_mlp/shared_expert_mlp_kernel.h"
 
@@ -105,7 +105,7 @@ class Sm90Kernel final : public SharedExpertMLPKernel {
     const Tensor none;
     const Tensor down_share = down.as_strided(
         {1, hidden, share}, {0, down.strides()[0], down.strides()[1]}, begin * down.strides()[1]);
-    const grouped_gemm::Sequence sequence(none, down_share);
+    cuda::LaunchScope scope(x.device());
     if (share > 0) {
       const Tensor gate_up =
           up.as_strided({1, 2 * share, x.shape()[1]}, {0, up.strides()[0], up.strides()[1]},
@@ -113,6 +113,7 @@ class Sm90Kernel final : public SharedExpertMLPKernel {
       launches_.gate_up.run({x, gate_up, none, none, activated}, gate_up_);
     }
     launches_.down.run({activated, down_share, none, none, args.out}, down_);
+    scope.submit();
   }
 
  private:
