@@ -14,7 +14,7 @@ namespace {
 
 /// Where a GPU takes the indexed path if it is not forced or forbidden: bench/notes/hopper_moe.md.
 constexpr std::string_view kFewRoutesOnGpu =
-    "T * K <= min(128, 4 * E) and min(T * K, E) * H * F <= 600000000";
+    "T * K <= min(64, 4 * E) and min(T * K, E) * H * F <= 600000000";
 
 const MGroupedLayout kLayout = MGroupedLayout::tight_physical_psum();
 

@@ -78,15 +78,15 @@ struct FusedMoEDriver : ::testing::Test {
 };
 
 TEST_F(FusedMoEDriver, LaunchesGrowWithTheTokens) {
-  EXPECT_EQ(launches_of_call(16), 2U) << "router, experts";
-  EXPECT_EQ(launches_of_call(33), 5U) << "router, permute, gate_up, down, combine";
+  EXPECT_EQ(launches_of_call(8), 2U) << "router, experts";
+  EXPECT_EQ(launches_of_call(9), 5U) << "router, permute, gate_up, down, combine";
   EXPECT_EQ(launches_of_call(256), 5U);
   EXPECT_EQ(launches_of_call(257), 6U) << "a sort before the copy";
   EXPECT_EQ(launches_of_call(4096), 6U);
 }
 
 TEST_F(FusedMoEDriver, FromTheSecondCallOnTheLaunchesAreOneRequest) {
-  for (const int64_t num_tokens : {16, 64, 512}) {
+  for (const int64_t num_tokens : {8, 64, 512}) {
     call(num_tokens);
     fake.launches.clear();
     const int64_t requests = fake.num_graph_launches;
@@ -248,7 +248,7 @@ TEST_F(FusedMoEDriver, ACallOfAboutTheSizeOfTheOneBeforeAllocatesNothing) {
 }
 
 TEST_F(FusedMoEDriver, WhatALargeCallLeavesIsBounded) {
-  call(16);
+  call(8);
   const int64_t before = fake.live_bytes;
   call(4096);
   EXPECT_LE(fake.live_bytes - before, int64_t{65} << 20);

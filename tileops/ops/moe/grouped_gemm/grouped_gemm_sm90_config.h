@@ -105,7 +105,7 @@ struct Sm90Config {
 };
 
 /// The kernels that selection can reach, but for element types, activation and bias.
-inline constexpr Sm90Config kDecodeConfig = {.tile_rows = 64, .stages = 8};
+inline constexpr Sm90Config kSlabConfig = {.tile_rows = 64, .stages = 8};
 inline constexpr Sm90Config kWideConfig = {.tile_features = 256, .tile_rows = 64, .stages = 5};
 inline constexpr Sm90Config kMediumRowsConfig = {
     .tile_rows = 128, .stages = 6, .ctas = 2, .ping_pong = true};
@@ -113,11 +113,11 @@ inline constexpr Sm90Config kManyRowsConfig = {
     .tile_rows = 176, .stages = 5, .ctas = 2, .ping_pong = true};
 inline constexpr Sm90Config kStridedConfig = {
     .tile_rows = 64, .stages = 8, .load = LoadKind::kStrided};
-inline constexpr Sm90Config kReachableConfigs[] = {kDecodeConfig, kWideConfig, kMediumRowsConfig,
+inline constexpr Sm90Config kReachableConfigs[] = {kSlabConfig, kWideConfig, kMediumRowsConfig,
                                                    kManyRowsConfig, kStridedConfig};
 
-/// Few rows an expert: the stream of weights decides, so no cluster and a ring as deep as the tile
-/// leaves room for; beyond 16 rows twice the features share them. More: tiles in ping-pong, one's
+/// Few rows an expert: the stream of weights decides, so no cluster, and many features that share
+/// the rows; slabs, which may be full, take a deeper ring of fewer. More: tiles in ping-pong, one's
 /// epilogue under another's products, as large as registers allow; full slabs of 128 rows fill
 /// smaller ones, and a matrix alone, of few tiles, leaves less of its last wave empty in smaller
 /// ones. Measured on H200: bench/notes/hopper_gemm.md.
@@ -127,8 +127,8 @@ inline Sm90Config choose_config(const Sm90Problem& problem) {
   Sm90Config config = kManyRowsConfig;
   if (!problem.fits_tma) {
     config = kStridedConfig;
-  } else if (at_most(masked ? 64 : 16)) {
-    config = kDecodeConfig;
+  } else if (masked && at_most(64)) {
+    config = kSlabConfig;
   } else if (!masked && at_most(48)) {
     config = kWideConfig;
   } else if (at_most(masked ? 128 : 96) || problem.num_experts == 1) {
