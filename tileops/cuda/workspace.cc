@@ -22,7 +22,7 @@ namespace {
 
 /// What all kernels of this library ask for at most, most often: a block that starts with it does
 /// not grow.
-constexpr int64_t kLeastBytes = 16 << 20;
+constexpr int64_t kLeastBytes = 24 << 20;
 
 struct Block {
   std::byte* data = nullptr;

@@ -18,7 +18,7 @@ struct Workspace {
 };
 
 /// The stream's workspace with at least so much scratch, aligned to 256 bytes. It is made, and
-/// waited for, at the first ask, with 16 MiB at least; afterwards nothing is allocated. All
+/// waited for, at the first ask, with 24 MiB at least; afterwards nothing is allocated. All
 /// kernels of a stream share it, one after the other. A stream that is being captured has one of
 /// the graph's own, which lives until the graph and all that was made of it are gone: graphs may
 /// be replayed beside other work, but two instances of one graph may not run at the same time.

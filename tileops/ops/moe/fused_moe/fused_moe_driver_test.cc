@@ -17,6 +17,7 @@
 #include "tileops/cuda/fake_nvrtc.h"
 #include "tileops/cuda/graph.h"
 #include "tileops/cuda/launch.h"
+#include "tileops/cuda/launch_batch.h"
 #include "tileops/dispatch/kernel_registry.h"
 #include "tileops/ops/moe/fused_moe/fused_moe_op.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_params.h"
@@ -234,6 +235,44 @@ TEST_F(FusedMoEDriver, DownOfAnExpertMlpAwaitsRowsWhereNothingCanComeBetween) {
   const Tensor rows = on_gpu({64, kHidden}), metadata = on_gpu({kExperts}, DType::kI32);
   const auto by_hand = [&] { down(gate_up(rows, w_gate_up, metadata), w_down, metadata); };
   EXPECT_THAT(awaits_rows(by_hand), ElementsAre(false, false)) << "anything may run between them";
+}
+
+TEST_F(FusedMoEDriver, OnlyTheRowsOfTheGemmRightBeforeAreAwaitedCutAlikeAndNotOverwritten) {
+  const auto layout = MGroupedLayout::contiguous();
+  const MoEGroupedGemmFwdOp gate_up(layout, GatedActivation::silu_and_mul), down(layout);
+  const MoEGroupedGemmFwdOp down_of_128(layout, {}, {},
+                                        {.kernel_config = {{"tile_rows", int64_t{128}}}});
+  const Tensor rows = on_gpu({64, kHidden}), metadata = on_gpu({kExperts}, DType::kI32),
+               other_metadata = on_gpu({kExperts}, DType::kI32);
+  const auto in_one_request = [&](const std::function<void()>& calls) {
+    const auto once = [&] {
+      cuda::LaunchScope scope(kCuda0);
+      calls();
+      scope.submit();
+    };
+    once();
+    return awaits_rows(once);
+  };
+  const auto up = [&] { return gate_up(rows, w_gate_up, metadata); };
+  EXPECT_THAT(in_one_request([&] { down(up(), w_down, metadata); }), ElementsAre(false, true));
+  EXPECT_THAT(in_one_request([&] { gate_up(down(up(), w_down, metadata), w_gate_up, metadata); }),
+              ElementsAre(false, true, false))
+      << "one pair at a time";
+  EXPECT_THAT(in_one_request([&] { down_of_128(up(), w_down, metadata); }),
+              ElementsAre(false, false))
+      << "other row tiles";
+  EXPECT_THAT(in_one_request([&] { down(up(), w_down, other_metadata); }),
+              ElementsAre(false, false));
+  EXPECT_THAT(in_one_request([&] { down(up(), w_down, metadata, {.out = rows}); }),
+              ElementsAre(false, false))
+      << "gate_up may still read them";
+  EXPECT_THAT(in_one_request([&] {
+                const Tensor hidden = up();
+                up();
+                down(hidden, w_down, metadata);
+              }),
+              ElementsAre(false, false, false))
+      << "another GEMM between them";
 }
 
 TEST_F(FusedMoEDriver, ACallOfAboutTheSizeOfTheOneBeforeAllocatesNothing) {

@@ -178,7 +178,7 @@ struct Extent {
 };
 
 /// Whether `p` may begin while the launch right before it, `before`, still runs: it multiplies that
-/// one's rows, cut into the same tiles, and writes nothing that it reads.
+/// one's output, cut into the same row tiles, and does not write the rows that it reads.
 bool can_await(const GroupedGemmSm90Params& p, const Sm90Config& config,
                const GroupedGemmSm90Params& before, const Sm90Config& config_before,
                const WorkspaceParts& parts) {

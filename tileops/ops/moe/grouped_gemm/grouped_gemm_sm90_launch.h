@@ -17,7 +17,9 @@ struct Sm90Launch {
   int64_t up_distance = 0;       // rows of b from gate to up, stacked; 0: all features
 
   /// `args.layout_metadata` absent: all rows are of the one expert that b has.
-  /// Puts a call whose output has elements on the current stream of its device.
+  /// Puts a call whose output has elements on the current stream of its device. Where the launch
+  /// right before it, in the same request or capture, computes `a`, this one begins while that one
+  /// ends, with the rows that are written.
   /// Errors: kBuild, kDevice, kOutOfMemory, kInternal (the driver's).
   void run(const Args& args, cuda::LazyProgram& program) const;
 };
