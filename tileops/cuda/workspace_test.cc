@@ -38,7 +38,7 @@ TEST_F(WorkspaceTest, AStreamKeepsItsOwnAndOthersGetAnother) {
 
 TEST_F(WorkspaceTest, GrowsAtLeastTwofold) {
   const Stream stream = fresh_stream();
-  constexpr int64_t kLarge = 17 << 20;
+  constexpr int64_t kLarge = 25 << 20;
   const Workspace small = workspace(stream, kLarge);
   const Workspace large = workspace(stream, kLarge + 1);
   EXPECT_NE(large.zeroed, small.zeroed);
@@ -48,7 +48,7 @@ TEST_F(WorkspaceTest, GrowsAtLeastTwofold) {
 TEST_F(WorkspaceTest, WhatKernelsUsuallyAskForIsThereFromTheStart) {
   const Stream stream = fresh_stream();
   const Workspace first = workspace(stream, 1);
-  EXPECT_EQ(workspace(stream, 15 << 20).zeroed, first.zeroed);
+  EXPECT_EQ(workspace(stream, 23 << 20).zeroed, first.zeroed);
 }
 
 TEST_F(WorkspaceTest, AGraphHasItsOwnUntilItIsGone) {
