@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 
+#include "tileops/core/embedded.h"
 #include "tileops/cuda/program.h"
 #include "tileops/op/explain.h"
 #include "tileops/op/op_class.h"
@@ -50,6 +53,23 @@ TEST(Programs, WhatRowsLaunchIsRegistered) {
     }
   }
   EXPECT_GT(seen.size(), 10U);
+}
+
+/// Otherwise only NVRTC would find it missing.
+TEST(Programs, WhatDeviceCodeIncludesIsAPartOfTheLibrary) {
+  std::set<std::string_view> embedded;
+  for (const EmbeddedFile& file : embedded::device_files()) embedded.insert(file.path);
+  constexpr std::string_view kInclude = "#include \"";
+  const auto check = [&](std::string_view text, std::string_view where) {
+    for (size_t at = text.find(kInclude); at != text.npos; at = text.find(kInclude, at)) {
+      at += kInclude.size();
+      const std::string_view path = text.substr(at, text.find('"', at) - at);
+      EXPECT_TRUE(embedded.contains(path)) << where << " includes " << path;
+    }
+  };
+  for (const EmbeddedFile& file : embedded::device_files()) check(file.text, file.path);
+  for (const cuda::ProgramSpec& spec : cuda::registered_programs()) check(spec.source, spec.name);
+  EXPECT_FALSE(embedded.empty());
 }
 
 }  // namespace

@@ -168,18 +168,10 @@ struct LastLaunch {
 };
 thread_local LastLaunch last_launch;
 
-/// Bytes from `first` to the end of rows of a matrix.
-struct Extent {
-  Extent(const void* data, int64_t rows, int64_t row_stride, int64_t columns, int64_t size)
-      : begin(static_cast<const std::byte*>(data)),
-        end(begin + ((rows - 1) * row_stride + columns) * size) {}
-  bool is_apart_from(const Extent& other) const { return end <= other.begin || other.end <= begin; }
-  const std::byte *begin, *end;
-};
-
-/// Whether `p` may begin while the launch right before it, `before`, still runs: it multiplies that
-/// one's output, cut into the same row tiles, and does not write the rows that it reads.
-bool can_await(const GroupedGemmSm90Params& p, const Sm90Config& config,
+/// Whether `p`, of `args`, may begin while the launch right before it, `before`, still runs: it
+/// multiplies that one's output, cut into the same row tiles, and does not write the rows that it
+/// reads.
+bool can_await(const GroupedGemmSm90Params& p, const Args& args, const Sm90Config& config,
                const GroupedGemmSm90Params& before, const Sm90Config& config_before,
                const WorkspaceParts& parts) {
   const auto same = [&](auto member) { return p.*member == before.*member; };
@@ -191,10 +183,10 @@ bool can_await(const GroupedGemmSm90Params& p, const Sm90Config& config,
   const bool same_tiles = config.load == LoadKind::kTma && config_before.load == LoadKind::kTma &&
                           config.tile_rows == config_before.tile_rows;
   if (!same_rows || !same_tiles || before.rows_awaited != nullptr) return false;
-  const int64_t size_of_out = config.out == ElementType::kF32 ? 4 : 2;
-  const Extent out(p.out, p.num_rows, p.out_row_stride, p.num_features, size_of_out);
-  const Extent read(before.a, before.num_rows, before.a_row_stride, before.k, 2);
-  return out.is_apart_from(read) &&
+  const Tensor rows_before =
+      Tensor::from_blob(const_cast<void*>(before.a), {before.num_rows, before.k},
+                        {before.a_row_stride, 1}, args.a.dtype(), args.a.device(), nullptr);
+  return !args.out.overlaps(rows_before) &&
          p.num_rows / config.tile_rows + p.num_experts <= parts.num_row_counters() &&
          config_before.row_tile_writers(before.num_features) +
                  config.row_tile_reads(p.num_features, p.num_k_tiles) <=
@@ -277,7 +269,7 @@ void Sm90Launch::run(const Args& args, cuda::LazyProgram& program) const {
                            ? static_cast<GroupedGemmSm90Params*>(last.argument)
                            : nullptr;
   const bool awaits = before != nullptr && !layout.is_per_row() &&
-                      can_await(params, config, *before, last_launch.config, parts);
+                      can_await(params, args, config, *before, last_launch.config, parts);
   const cuda::Workspace space = set_workspace(params, parts, awaits, stream);
   if (awaits) {
     await_rows(params, config, *before, last_launch.config,
