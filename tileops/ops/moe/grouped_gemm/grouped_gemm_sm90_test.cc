@@ -14,6 +14,7 @@
 #include "tileops/device/tile/row_tiling.h"
 #include "tileops/op/explain.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_op.h"
+#include "tileops/ops/moe/grouped_gemm/grouped_gemm_sm90_config.h"
 #include "tileops/ops/moe/grouped_gemm/grouped_gemm_tuning.h"
 #include "tileops/perf/tuning_table.h"
 #include "tileops/spec/registry.h"
@@ -172,6 +173,18 @@ TEST(GroupedGemmSm90, SlabsAndAMatrixAloneHaveDefaultsOfTheirOwn) {
   Call alone = fitting_call();
   alone.num_experts = 1;
   EXPECT_THAT(default_of(alone, 4096), HasSubstr("tma 128x128x6c2 ping-pong "));
+}
+
+/// A wrong count would be waited for without end, on a GPU alone.
+TEST(GroupedGemmSm90, WhoCountsInARowTilesCounter) {
+  using namespace grouped_gemm;
+  Sm90Config gate_up = kManyRowsConfig, wide_gate_up = kWideConfig;
+  gate_up.activation = wide_gate_up.activation = ActivationKind::kSiluAndMul;
+  EXPECT_EQ(gate_up.row_tile_writers(2048), 32) << "16 clusters of two, a warpgroup a tile";
+  EXPECT_EQ(gate_up.row_tile_writers(2049), 34) << "whole clusters";
+  EXPECT_EQ(wide_gate_up.row_tile_writers(768), 12) << "6 CTAs, both warpgroups";
+  EXPECT_EQ(kManyRowsConfig.row_tile_reads(7168, 32), 28 * 2 * 32) << "each CTA of a cluster";
+  EXPECT_EQ(kWideConfig.row_tile_reads(2000, 12), 8 * 12);
 }
 
 TEST(GroupedGemmSm90, NoTileIsTunedForSlabsThatFullerOnesReadWeightsTwiceIn) {
